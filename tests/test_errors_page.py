@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from kafkaclient import errors
+from kafkaclient.broker_errors import BROKER_ERRORS, ErrorCode
 
 PAGE = (Path(__file__).parent.parent / "docs" / "reference" / "errors.md").read_text("utf-8")
 CLASSES = {
@@ -21,3 +22,8 @@ def test_every_error_has_its_row() -> None:
     for name, retriable in rows.items():
         if not retriable.startswith("by "):
             assert (retriable == "yes") is CLASSES[name].retriable, name
+
+
+def test_codes_have_kafkas_names() -> None:
+    names = {code: name for code, (name, *_) in BROKER_ERRORS.items()}
+    assert [names[code] for code in ErrorCode if code] == [code.name for code in ErrorCode if code]

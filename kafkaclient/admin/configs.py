@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from kafkaclient.admin.error_codes import NOT_NOW, UNKNOWN_TOPIC_OR_PARTITION
-from kafkaclient.admin.session import CONTROLLER
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.admin.session import CONTROLLER, NOT_NOW
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.wire.admin import (
     ConfigEntry,
@@ -149,6 +148,6 @@ def _error(resource: ConfigResource, code: int, detail: str | None, doing: str) 
     operation = "DescribeConfigs" if doing == "describing" else "AlterConfigs"
     name = resource.name if resource.kind is ConfigKind.TOPIC else ""
     advice = denied(code, operation, name)
-    if code == UNKNOWN_TOPIC_OR_PARTITION:
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         advice = "there is no such topic"
     return broker_error(code, f"{doing} {resource}", detail, advice=advice)

@@ -5,18 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.description import topic_error
-from kafkaclient.admin.error_codes import (
-    INVALID_PARTITIONS,
-    NO_REASSIGNMENT_IN_PROGRESS,
-    NOT_NOW,
-    REQUEST_TIMED_OUT,
-    THROTTLING_QUOTA_EXCEEDED,
-    TOPIC_ALREADY_EXISTS,
-    UNKNOWN_SERVER_ERROR,
-    UNKNOWN_TOPIC_OR_PARTITION,
-)
-from kafkaclient.admin.session import CONTROLLER
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.admin.session import CONTROLLER, NOT_NOW
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import InvalidTopicError, KafkaError
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.admin import AlterReassignmentsCall, ListReassignmentsCall
@@ -37,7 +27,9 @@ if TYPE_CHECKING:
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.topics import TopicOutcome, TopicOutcomes
 
-_RETRIABLE = NOT_NOW | {THROTTLING_QUOTA_EXCEEDED}  # a mutation quota (KIP-599) is exceeded
+_RETRIABLE = NOT_NOW | {
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED
+}  # a mutation quota (KIP-599) is exceeded
 
 # From 4.0 on brokers refuse to create more than 10,000 partitions in one request. They answer a
 # larger extension with UNKNOWN_SERVER_ERROR after they added 10,000 partitions.
@@ -75,7 +67,7 @@ class TopicRequests:
             answered, unsure = await self._request_each(names, call)
             for name, outcome in answered.items():
                 code, detail = outcome.error_code, outcome.error_message
-                if code == TOPIC_ALREADY_EXISTS and name in unsure:
+                if code == ErrorCode.TOPIC_ALREADY_EXISTS and name in unsure:
                     detail = "an earlier attempt, whose answer was lost, may have created it"
                 error = topic_error(code, name, doing, "Create", detail) if code else None
                 outcomes[name] = error or outcome
@@ -94,7 +86,9 @@ class TopicRequests:
         results: dict[str, KafkaError | None] = {**refused}
         for name, outcome in outcomes.items():
             code, detail = outcome.error_code, outcome.error_message
-            gone = not code or (code == UNKNOWN_TOPIC_OR_PARTITION and name in unsure & known)
+            gone = not code or (
+                code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name in unsure & known
+            )
             results[name] = None if gone else topic_error(code, name, "deleting", "Delete", detail)
         return {name: results[name] for name in names}
 
@@ -118,7 +112,9 @@ class TopicRequests:
         if not code:
             return
         # Neither error shows whether partitions were added.
-        open_ = code == UNKNOWN_SERVER_ERROR or (code == INVALID_PARTITIONS and step.name in unsure)
+        open_ = code == ErrorCode.UNKNOWN_SERVER_ERROR or (
+            code == ErrorCode.INVALID_PARTITIONS and step.name in unsure
+        )
         if open_ and not validate_only:
             (info,) = (await self._session.metadata((step.name,))).topics
             if len(info.partitions) == step.total:
@@ -134,7 +130,7 @@ class TopicRequests:
         try:
             await self.extend_once(NewPartitions(name, 1), validate_only=True)
         except KafkaError as error:
-            if error.code != INVALID_PARTITIONS:  # INVALID_PARTITIONS: the topic exists
+            if error.code != ErrorCode.INVALID_PARTITIONS:  # else the topic exists
                 raise
 
     async def _request_each(
@@ -154,7 +150,7 @@ class TopicRequests:
                 for outcome in result.topics:
                     if outcome.error_code in _RETRIABLE:
                         last = broker_error(outcome.error_code, f"topic {outcome.name!r}")
-                        if outcome.error_code != REQUEST_TIMED_OUT:
+                        if outcome.error_code != ErrorCode.REQUEST_TIMED_OUT:
                             answered.add(outcome.name)
                     else:
                         outcomes[outcome.name] = outcome
@@ -162,7 +158,7 @@ class TopicRequests:
                 unsure.update(set(wanted) - answered - outcomes.keys())
             if len(outcomes) < len(names):
                 missing = ", ".join(name for name in names if name not in outcomes)
-                raise last or broker_error(REQUEST_TIMED_OUT, f"topics {missing}")
+                raise last or broker_error(ErrorCode.REQUEST_TIMED_OUT, f"topics {missing}")
 
         if names:
             await self._session.until_answered(attempt)
@@ -237,7 +233,7 @@ class Reassignments:
         results: dict[TopicPartition, KafkaError | None] = {}
         for partition, code, detail in answer.partitions:
             # An earlier attempt, whose answer was lost, may have cancelled the reassignment.
-            done = not code or (code == NO_REASSIGNMENT_IN_PROGRESS and attempts > 1)
+            done = not code or (code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS and attempts > 1)
             results[partition] = None if done else _error(code, f"reassigning {partition}", detail)
         return results
 

@@ -8,15 +8,8 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.admin.error_codes import (
-    GROUP_ID_NOT_FOUND,
-    TOPIC_AUTHORIZATION_FAILED,
-    TRANSACTIONAL_ID_NOT_FOUND,
-    UNKNOWN_MEMBER_ID,
-    UNKNOWN_TOPIC_OR_PARTITION,
-)
 from kafkaclient.admin.running import Runnable
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import (
     BrokerError,
     ConfigError,
@@ -76,7 +69,7 @@ class GroupAdmin(Runnable):
             async def attempt() -> DescribedGroup:
                 node = await _coordinator(session, group)
                 (found,) = (await session.once(DescribeGroupsCall((group,)), node)).groups
-                if found.error_code == GROUP_ID_NOT_FOUND or found.state == "Dead":
+                if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or found.state == "Dead":
                     found = await _not_classic(session, group, node, found)
                 _check(found.error_code, group, "describing", found.error_message)
                 return found
@@ -123,7 +116,7 @@ class GroupAdmin(Runnable):
 
             async def attempt() -> PartitionCodes:
                 found = await _request_coordinator(session, group, call, "Read")
-                if found.error_code != UNKNOWN_TOPIC_OR_PARTITION:
+                if found.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     _check_partitions(found.codes, found.error_code, group, what, "Read")
                 return found
 
@@ -183,7 +176,9 @@ class GroupAdmin(Runnable):
 
             async def attempt() -> None:
                 found = await _request_coordinator(running.session, group, call, "Read")
-                left = (code for code in found.codes.values() if code != UNKNOWN_MEMBER_ID)
+                left = (
+                    code for code in found.codes.values() if code != ErrorCode.UNKNOWN_MEMBER_ID
+                )
                 code = next(filter(None, left), 0)
                 _check(code, group, "removing members of", operation="Read")
 
@@ -211,7 +206,7 @@ async def _not_classic(
     """The description of a group that DescribeGroups does not know (``missing`` is its answer)."""
     with suppress(UnsupportedVersionError):  # brokers before 3.7
         (found,) = (await session.once(ConsumerGroupDescribeCall((group,)), node)).groups
-        if found.error_code != GROUP_ID_NOT_FOUND:
+        if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
             return found
     listed = await session.once(ListGroupsCall(), node)
     _check(listed.error_code, group, "looking for")
@@ -249,13 +244,15 @@ def _check_partitions(
     failed = [partition for partition, each in codes.items() if each]
     first = next(partition for partition in failed if codes[partition] == code)
     more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-    resource = first.topic if code == TOPIC_AUTHORIZATION_FAILED else group
+    resource = first.topic if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else group
     error = broker_error(
         code,
         f"{doing} group {group!r}, for {first}{more} of {len(codes)} partitions",
         advice=denied(code, operation, resource),
     )
-    error.retriable &= code != UNKNOWN_TOPIC_OR_PARTITION  # brokers say that it does not exist
+    error.retriable &= (
+        code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )  # brokers say that it does not exist
     raise error
 
 
@@ -329,7 +326,7 @@ class TransactionAdmin(Runnable):
 
         async def describe(name: str) -> TransactionDescription | None:
             answer = await coordinators.call(_TRANSACTION, name, DescribeTransactionsCall(name))
-            if answer.error_code not in (0, TRANSACTIONAL_ID_NOT_FOUND):
+            if answer.error_code not in (0, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
                 what = f"describing the transactional id {name!r}"
                 raise _error(answer.error_code, what, "Describe", name)
             return answer.description

@@ -6,14 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.admin.error_codes import (
-    CLUSTER_AUTHORIZATION_FAILED,
-    LEADER_NOT_AVAILABLE,
-    TOPIC_ALREADY_EXISTS,
-    UNKNOWN_TOPIC_OR_PARTITION,
-)
 from kafkaclient.admin.session import gather_outcomes
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import DescribeLogDirsCall
 
@@ -26,9 +20,9 @@ if TYPE_CHECKING:
     from kafkaclient.wire.admin import DescribeQuorumResult
     from kafkaclient.wire.api import MetadataResult, PartitionView, TopicInfo
 
-_ADVICE = {
-    UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic",
-    TOPIC_ALREADY_EXISTS: "a topic with this name exists",
+_ADVICE: dict[int, str] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "a topic with this name exists",
 }
 
 
@@ -60,7 +54,7 @@ class TopicDescription:
 
 def description_of(info: TopicInfo) -> TopicDescription:
     """The description of a topic in metadata. Raises the topic's error code as an error."""
-    if info.error_code and info.error_code != LEADER_NOT_AVAILABLE:
+    if info.error_code and info.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
         raise topic_error(info.error_code, info.name, "describing", "Describe")
     partitions = tuple(sorted(info.partitions))
     return TopicDescription(info.name, info.topic_id, info.is_internal, partitions)
@@ -146,7 +140,7 @@ def describe_cluster(
 ) -> ClusterDescription:
     """The description from metadata of all topics and the quorum (None with ZooKeeper). The quorum
     may be denied. Raises the broker's error if it has another one."""
-    denied = quorum is not None and quorum.error_code == CLUSTER_AUTHORIZATION_FAILED
+    denied = quorum is not None and quorum.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if quorum is not None and quorum.error_code and not denied:
         raise broker_error(quorum.error_code, "describing the controllers of the cluster")
     leaders: Counter[int] = Counter()

@@ -20,15 +20,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.admin.controller import MAX_PARTITIONS_PER_REQUEST, errors_of
 from kafkaclient.admin.description import cordoned_brokers, partitions_of, topic_error
-from kafkaclient.admin.error_codes import (
-    TOPIC_ALREADY_EXISTS,
-    TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_TOPIC_OR_PARTITION,
-)
 from kafkaclient.admin.limits import Addition, Limits, Usage, is_exempt
 from kafkaclient.admin.limits_store import TopicLimits
 from kafkaclient.admin.placement import place, start_of_extension
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import KafkaError, PartitionLimitRaceError
 from kafkaclient.wire.topics import NewPartitions
 
@@ -103,7 +98,9 @@ class LimitsGuard:
             try:
                 assigned, request = await self._place(topic, limits, usage, cordoned)
             except KafkaError as error:
-                known_error = topic_error(TOPIC_ALREADY_EXISTS, topic.name, "creating", "Create")
+                known_error = topic_error(
+                    ErrorCode.TOPIC_ALREADY_EXISTS, topic.name, "creating", "Create"
+                )
                 results[topic.name] = known_error if topic.name in known else error
                 continue
             usage = usage.after(request)
@@ -268,7 +265,9 @@ class LimitsGuard:
             missing = {name for name, count in partitions.items() if counts.get(name, 0) < count}
             if missing:  # metadata of all topics omits topics that this client may not describe
                 named = (await self._session.metadata(tuple(sorted(missing)))).topics
-                denied = (t.name for t in named if t.error_code == TOPIC_AUTHORIZATION_FAILED)
+                denied = (
+                    t.name for t in named if t.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                )
                 missing.difference_update(denied)
             return cluster, missing
 
@@ -309,7 +308,9 @@ def _gains(moves: _Moves, cluster: MetadataResult) -> Addition:
         if replicas is None:
             continue
         if partition not in views:
-            raise broker_error(UNKNOWN_TOPIC_OR_PARTITION, f"reassigning partition {partition}")
+            raise broker_error(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"reassigning partition {partition}"
+            )
         if partition.topic not in internal and not is_exempt(partition.topic):
             gains.update(set(replicas) - set(views[partition].replicas))
     return Addition(f"reassigning {len(moves)} partitions", 0, 0, gains)

@@ -15,14 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from kafkaclient.admin.error_codes import (
-    INVALID_REPLICATION_FACTOR,
-    LEADER_NOT_AVAILABLE,
-    TOPIC_AUTHORIZATION_FAILED,
-    UNKNOWN_TOPIC_OR_PARTITION,
-)
 from kafkaclient.admin.limits import LIMITS_TOPIC, Limits
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import ConfigError, KafkaError, ProtocolError, TopicExistsError
 from kafkaclient.wire.fetch import (
     EARLIEST_TIMESTAMP,
@@ -91,9 +85,9 @@ class TopicLimits:
         """The topic, or None if it does not exist. Raises AuthorizationError."""
         topics = (await self._session.metadata((LIMITS_TOPIC,))).topics
         info = next((topic for topic in topics if topic.name == LIMITS_TOPIC), None)
-        if info is None or info.error_code == UNKNOWN_TOPIC_OR_PARTITION:
+        if info is None or info.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return None
-        if info.error_code == TOPIC_AUTHORIZATION_FAILED:
+        if info.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             allowed = denied(info.error_code, "Describe", LIMITS_TOPIC) or ""
             raise broker_error(
                 info.error_code,
@@ -170,7 +164,10 @@ class TopicLimits:
         for replicas in _REPLICATION_FACTORS:
             topic = NewTopic(LIMITS_TOPIC, 1, replicas, {_POLICY: "compact"})
             outcome = (await self._requests.create([topic]))[LIMITS_TOPIC]
-            if not isinstance(outcome, KafkaError) or outcome.code != INVALID_REPLICATION_FACTOR:
+            if (
+                not isinstance(outcome, KafkaError)
+                or outcome.code != ErrorCode.INVALID_REPLICATION_FACTOR
+            ):
                 break
         if isinstance(outcome, KafkaError) and not isinstance(outcome, TopicExistsError):
             raise outcome
@@ -203,7 +200,9 @@ class TopicLimits:
             replicas = found.replicas
         where = ", ".join(map(str, replicas)) or "unknown"
         advice = f"start the broker of a replica (brokers {where}). {_WITHOUT}"
-        raise broker_error(LEADER_NOT_AVAILABLE, f"partition {LIMITS_TOPIC}-0", advice=advice)
+        raise broker_error(
+            ErrorCode.LEADER_NOT_AVAILABLE, f"partition {LIMITS_TOPIC}-0", advice=advice
+        )
 
     async def _offset(self, leader: int, timestamp: int) -> int:
         call = ListOffsetsCall({LIMITS_TOPIC: (0,)}, timestamp=timestamp)

@@ -6,13 +6,8 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.error_codes import (
-    LEADER_NOT_AVAILABLE,
-    OFFSET_OUT_OF_RANGE,
-    UNKNOWN_TOPIC_OR_PARTITION,
-)
 from kafkaclient.admin.running import Runnable
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import ConfigError
 from kafkaclient.topic_names import several
 from kafkaclient.types import TopicPartition
@@ -191,7 +186,7 @@ async def _is_empty(
         wanted = FetchTopic(tp.topic, None, (FetchPartition(tp.partition, position, _FETCH_BYTES),))
         call = FetchByNameCall((wanted,), 0, 1, _FETCH_BYTES, read_committed=True)
         for found in (await session.once(call, leader)).partitions:
-            if found.error_code == OFFSET_OUT_OF_RANGE:
+            if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 return False
             if found.error_code:
                 raise broker_error(found.error_code, f"reading {tp.topic}-{tp.partition}")
@@ -245,11 +240,11 @@ async def _delete(
     for partition, offset in offsets.items():
         leader = leaders.get(partition)
         if leader is None:
-            error = _error(UNKNOWN_TOPIC_OR_PARTITION, partition)
+            error = _error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partition)
             error.retriable = False  # brokers have answered that it does not exist
             raise error
         if leader < 0:
-            raise _error(LEADER_NOT_AVAILABLE, partition)  # retried
+            raise _error(ErrorCode.LEADER_NOT_AVAILABLE, partition)  # retried
         led[leader][partition] = offset
     timeout_ms = session.controller_timeout_ms
     answers = await asyncio.gather(

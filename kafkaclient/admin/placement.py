@@ -26,8 +26,7 @@ from collections import Counter, defaultdict
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.admin.error_codes import INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,10 +98,10 @@ def assign(
 def check_counts(brokers: int, partitions: int, replication_factor: int) -> None:
     """Raise the broker's error if no placement can have these numbers."""
     if partitions <= 0:
-        raise broker_error(INVALID_PARTITIONS, f"{partitions} partitions")
+        raise broker_error(ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions")
     if not 0 < replication_factor <= brokers:
         what = f"replication factor {replication_factor} with {brokers} brokers"
-        raise broker_error(INVALID_REPLICATION_FACTOR, what)
+        raise broker_error(ErrorCode.INVALID_REPLICATION_FACTOR, what)
 
 
 def _spread(ring: Ring, offset: int, replication_factor: int) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cluster.backoff import retry_pause_s, until_answered
 from kafkaclient.cluster.coordinator import CodedAnswer, Coordinators
 from kafkaclient.cluster.identity import is_final
@@ -73,6 +73,9 @@ class Shared(Generic[T]):
 # --- Sends requests to a cluster ------------------------------------------------------------------
 
 _log = logging.getLogger(__name__)
+
+NOT_NOW = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER})
+"""The request may succeed later."""
 
 A = TypeVar("A", bound=CodedAnswer)
 K = TypeVar("K")

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import typer
 
 from kafkaclient.admin import Admin, FileLimits
-from kafkaclient.admin.error_codes import CLUSTER_AUTHORIZATION_FAILED
-from kafkaclient.broker_errors import denied
+from kafkaclient.broker_errors import ErrorCode, denied
 from kafkaclient.cli.connection import AsJson, with_connection
 from kafkaclient.cli.output import (
     FAILED,
@@ -150,7 +149,7 @@ async def describe(connect: Connect, *, as_json: AsJson = False) -> None:
     if found.missing_brokers:
         typer.echo(f"not up, though they have replicas: broker {joined(found.missing_brokers)}")
     if found.controllers is None:
-        advice = denied(CLUSTER_AUTHORIZATION_FAILED, "Describe")
+        advice = denied(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Describe")
         print_message("note", f"the controllers are not known: {advice}")
     elsewhere = set(controllers) - {broker.node_id for broker in found.brokers}
     if elsewhere:

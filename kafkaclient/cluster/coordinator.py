@@ -8,7 +8,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kafkaclient.broker_errors import BROKER_ERRORS, broker_error, denied
+from kafkaclient.broker_errors import BROKER_ERRORS, ErrorCode, broker_error, denied
 from kafkaclient.cluster.backoff import exponential_s, set_within, until_answered
 from kafkaclient.errors import AuthenticationError, AuthorizationError, KafkaError, ProtocolError
 from kafkaclient.log_fields import log_fields
@@ -34,10 +34,9 @@ _MAX_TIMEOUT_S = 3.0
 Every call may be repeated. With request.timeout.ms the client would wait long for a broker that is
 no longer the coordinator."""
 
-_NOT_COORDINATOR = 16
 
 _ENDING_BACKOFF_S = 0.02  # first pause while the previous transaction is being ended (as in Java)
-_ENDING_CODES = frozenset({51, 88})  # CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT
+_ENDING_CODES = frozenset({ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.UNSTABLE_OFFSET_COMMIT})
 
 
 class CallOutcome(Enum):
@@ -201,7 +200,7 @@ class Coordinators:
                     if await self._find(kind, key) != node:
                         self._router.release(purpose)
                         what = f"waiting for broker {node}, which coordinated {key!r}"
-                        raise broker_error(_NOT_COORDINATOR, what)
+                        raise broker_error(ErrorCode.NOT_COORDINATOR, what)
             return answer.result()
         finally:
             answer.cancel()

@@ -63,7 +63,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cluster.view import (
     NO_EPOCH,
     Broker,
@@ -98,7 +98,6 @@ CONFIRM_S = 3.0  # how long known brokers are dialed before the client moves to 
 BELIEVED_ANSWERS = 3
 BELIEVED_AFTER_S = 2.0
 
-REBOOTSTRAP_REQUIRED = 129
 _REMEMBERED_IDS = 16
 _MOST_LEFT_OUT = 10_000
 """How many partitions a response may leave out: each costs memory, but no byte in the response."""
@@ -123,7 +122,9 @@ class Identity:
         broker, not from a bootstrap server. ``server`` names the broker for the message."""
         if result.error_code:
             error = broker_error(result.error_code, f"metadata request to {server}")
-            error.retriable |= result.error_code == REBOOTSTRAP_REQUIRED  # at another server
+            error.retriable |= (
+                result.error_code == ErrorCode.REBOOTSTRAP_REQUIRED
+            )  # at another server
             return error
         if known and differs(self.cluster_id, result.cluster_id):
             return self.wrong_broker(server, f"is a broker of cluster {result.cluster_id!r}")

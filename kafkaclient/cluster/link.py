@@ -8,9 +8,9 @@ import logging
 import socket
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cluster.backoff import ReconnectBackoff
-from kafkaclient.cluster.identity import REBOOTSTRAP_REQUIRED, WrongBrokerError
+from kafkaclient.cluster.identity import WrongBrokerError
 from kafkaclient.errors import (
     AuthenticationError,
     BrokerConnectionError,
@@ -310,7 +310,10 @@ class BrokerLink:
                     raise
             except BaseException as error:
                 connection.abort()
-                if cluster_id is not None and getattr(error, "code", 0) == REBOOTSTRAP_REQUIRED:
+                if (
+                    cluster_id is not None
+                    and getattr(error, "code", 0) == ErrorCode.REBOOTSTRAP_REQUIRED
+                ):
                     raise self._identity.wrong_broker(self.name, _ANOTHER_BROKER) from error
                 raise
             else:
@@ -357,8 +360,8 @@ class BrokerLink:
             code = result.error_code
             if not code and result.cluster_id != cluster_id:  # a proof names the cluster
                 what = f"is a broker of cluster {result.cluster_id!r}"
-                code = REBOOTSTRAP_REQUIRED
-        if code == REBOOTSTRAP_REQUIRED:
+                code = ErrorCode.REBOOTSTRAP_REQUIRED
+        if code == ErrorCode.REBOOTSTRAP_REQUIRED:
             raise self._identity.wrong_broker(self.name, what)
         if code:
             raise broker_error(code, f"connecting to {self.name}")

@@ -17,11 +17,11 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.cluster.identity import (
     CONFIRM_S,
     HEAD_START_S,
     MAX_DIALED,
-    REBOOTSTRAP_REQUIRED,
     Identity,
     Rebootstrap,
     differs,
@@ -260,7 +260,7 @@ class Router:
             what = f"is a server of cluster {result.cluster_id!r}"
             problem = self.identity.wrong_broker(link.name, what)
         if problem is not None:
-            if result.error_code == REBOOTSTRAP_REQUIRED:
+            if result.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
                 self.rebootstrap.require()
                 for each in list(self._links.values()):
                     if each.broker.node_id == link.broker.node_id and each is not link:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.cluster.identity import impossible
 from kafkaclient.errors import BrokerError, KafkaError, MetadataTimeoutError, UnknownTopicError
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 # --- The topics in use: their errors, the callers that wait for them ------------------------------
 
-_UNKNOWN_TOPIC = 3
-_LEADER_NOT_AVAILABLE = 5
-_INVALID_REPLICATION_FACTOR = 38
 
 _UNKNOWN_SIZE = 10  # partitions of a topic that is not known yet
 
@@ -91,14 +88,14 @@ class TopicsInUse:
         """Keep the errors in the response to a request for the topics ``asked``; True if an error
         has changed. ``view`` includes the response already.
         """
-        codes = dict.fromkeys(asked, _UNKNOWN_TOPIC)
+        codes: dict[str, int] = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         absurd: dict[str, str] = {}
         for info in result.topics:
             codes[info.name] = info.error_code
             if info.error_code or view.last_infos.get(info.name) is info:
                 continue
             if info.name not in view.topics or impossible(info):
-                codes[info.name] = _LEADER_NOT_AVAILABLE  # requested again after a pause
+                codes[info.name] = ErrorCode.LEADER_NOT_AVAILABLE  # requested again after a pause
                 absurd[info.name] = impossible(info) or "partitions that are out of date"
         news = False
         for name, code in codes.items():
@@ -174,7 +171,7 @@ def topic_error(name: str, code: int, right: str, absurd: str | None = None) -> 
         advice = f"the broker's answer is not used, because it has {absurd}"
     error = broker_error(code, f"metadata of topic {name!r}", advice=advice)
     # A cluster that starts has too few brokers to create the topic. Java waits as well.
-    error.retriable |= code == _INVALID_REPLICATION_FACTOR
+    error.retriable |= code == ErrorCode.INVALID_REPLICATION_FACTOR
     return error
 
 

@@ -9,14 +9,13 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import KafkaTimeoutError
 from kafkaclient.types import ConsumerGroupMetadata
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-_UNKNOWN_MEMBER_ID = 25
 
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)
 session_clock = time.monotonic if _BOOT_CLOCK is None else partial(time.clock_gettime, _BOOT_CLOCK)
@@ -113,7 +112,7 @@ class CommitGate:
     def _check(self, losses: int) -> None:
         if losses != self.losses:
             raise broker_error(
-                _UNKNOWN_MEMBER_ID,
+                ErrorCode.UNKNOWN_MEMBER_ID,
                 f"committing offsets of group {self.group.group_id!r}",
                 "this member has lost its partitions before the commit",
             )

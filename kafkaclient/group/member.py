@@ -8,7 +8,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import KafkaError
 from kafkaclient.group.ownership import (
     TRANSITIONS,
@@ -36,8 +36,6 @@ _log = logging.getLogger(__name__)
 # seconds a heartbeat every _EAGER_HEARTBEAT_S seconds tells the member of it.
 _EAGER_HEARTBEAT_S = 0.025
 _EAGER_S = 3.0
-_INCONSISTENT_GROUP_PROTOCOL = 23
-_FENCED_INSTANCE_ID = 82
 _COMMIT_S = 1.0  # JoinGroup waits this long for commits under way
 _PATIENCE_S = 0.5  # commits wait this long for other members to join, then go on
 
@@ -327,13 +325,13 @@ class Member:
         """Why the group does not have this member any more."""
         group, code = self._group_id, self._refusal
         advice = denied(code, "Read", group)
-        if code == _FENCED_INSTANCE_ID:
+        if code == ErrorCode.FENCED_INSTANCE_ID:
             advice = (
                 "the group has a newer member with group.instance.id "
                 f"{self._options.group_instance_id!r}, so this one ends: give each instance its "
                 "own group_instance_id"
             )
-        elif code == _INCONSISTENT_GROUP_PROTOCOL:
+        elif code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
             advice = (
                 f"the group has members that do not know the assignor {self._protocol.name!r}: "
                 "another kind of consumer uses the group id. Give each application a group id "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import (
     BrokerConnectionError,
     EncodingError,
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kafkaclient.wire.api import Call
 
 T = TypeVar("T")
-
-_UNSUPPORTED_VERSION = 35
 
 
 class Connection(Pipeline):
@@ -76,7 +74,7 @@ class Connection(Pipeline):
         call = ApiVersionsCall(cluster_id=cluster_id, node_id=node_id)
         version = call.max_version if max_version is None else max_version
         result = await self._call(call, version, None)
-        if result.error_code == _UNSUPPORTED_VERSION and version > 0:
+        if result.error_code == ErrorCode.UNSUPPORTED_VERSION and version > 0:
             _, newest = result.ranges.get(ApiKey.API_VERSIONS, (0, 0))
             version = min(newest, version - 1)
             result = await self._call(call, version, None)

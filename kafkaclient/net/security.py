@@ -9,7 +9,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import (
     AuthenticationError,
     BrokerConnectionError,
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_UNSUPPORTED_MECHANISM = 33
-_ILLEGAL_STATE = 34
-_AUTHENTICATION_FAILED = 58
 
 # A session is renewed after a random share of its lifetime, so that connections of the same age are
 # not renewed together (Java's SaslClientAuthenticator).
@@ -64,12 +61,12 @@ async def authenticate(connection: Connection, mechanism: Mechanism) -> float:
     """
     node, name = connection.node, mechanism.name
     offer = await connection.call(SaslHandshakeCall(name), urgent=True)
-    if offer.error_code == _UNSUPPORTED_MECHANISM:
+    if offer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(offer.mechanisms) or "none"
         raise UnsupportedSaslMechanismError(
             f"{node} does not accept sasl.mechanism={name}; it offers: {offered}"
         )
-    if offer.error_code == _ILLEGAL_STATE:
+    if offer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
         raise AuthenticationError(
             f"{node} does not want SASL on this listener; give security.protocol=PLAINTEXT or SSL, "
             "or the port of a listener with SASL"
@@ -102,7 +99,7 @@ async def _exchange(connection: Connection, mechanism: Mechanism) -> float:
 
 
 def _refused(node: str, mechanism: str, code: int, said: str | None) -> KafkaError:
-    if code != _AUTHENTICATION_FAILED:
+    if code != ErrorCode.SASL_AUTHENTICATION_FAILED:
         return broker_error(code, f"SaslAuthenticate ({mechanism}) to {node}", said)
     error = SaslAuthenticationError(
         f"{node} refused the credentials ({mechanism}): {said or 'it does not say why'}"
@@ -120,7 +117,7 @@ async def demanded_mechanisms(connection: Connection) -> tuple[str, ...] | None:
         offer = await connection.call(SaslHandshakeCall(_NO_MECHANISM))
     except UnsupportedVersionError:
         return None
-    return offer.mechanisms if offer.error_code == _UNSUPPORTED_MECHANISM else None
+    return offer.mechanisms if offer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else None
 
 
 class Session:

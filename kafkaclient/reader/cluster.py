@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.cluster.backoff import retry_pause_s, until_answered
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 
 _RIGHT = "Read"  # implies Describe
-_UNKNOWN_TOPIC = 3
-_LEADER_NOT_AVAILABLE = 5
 
 
 class _Read(Protocol):
@@ -135,9 +133,13 @@ class ReaderCluster:
                 raise problem
             found = {}
             for topic in result.topics:
-                if topic.error_code not in (0, _UNKNOWN_TOPIC, _LEADER_NOT_AVAILABLE):
+                if topic.error_code not in (
+                    0,
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    ErrorCode.LEADER_NOT_AVAILABLE,
+                ):
                     raise topic_error(topic.name, topic.error_code, _RIGHT)
-                if topic.error_code != _UNKNOWN_TOPIC and (
+                if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and (
                     names is not None or not topic.is_internal
                 ):
                     numbers = range(len(topic.partitions))

@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.identity import differs
 from kafkaclient.cluster.view import LeaderHint
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_OFFSET_OUT_OF_RANGE = 1
-_UNKNOWN_SERVER_ERROR = -1
 
 _LATE_S = 1.0
 """A response that is later than this makes the reader refresh the metadata, again and again after
@@ -266,7 +264,7 @@ class Fetches:
                     self._failed(cursor, LeaderChangedError(what), now)
             elif not self._is_same_topic(cursor):
                 continue
-            elif found.error_code == _OFFSET_OUT_OF_RANGE:
+            elif found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(cursor)
             elif found.error_code:
                 self._refused(cursor, fetch, found, now)
@@ -338,7 +336,7 @@ class Fetches:
         advice = denied(code, "Read", topic)
         what = f"{cursor.topic_partition}: Fetch from broker {fetch.node_id}"
         error = broker_error(code, what, advice=advice)
-        error.retriable |= code == _UNKNOWN_SERVER_ERROR  # as in Java's consumer
+        error.retriable |= code == ErrorCode.UNKNOWN_SERVER_ERROR  # as in Java's consumer
         self._cluster.metadata.request_refresh(str(error))
         self._failed(cursor, error, now)
 
@@ -356,7 +354,7 @@ class Fetches:
         log."""
         where = cursor.topic_partition
         error = OffsetOutOfRangeError(f"{where}: offset {offset} is not in the log")
-        error.code, error.name = _OFFSET_OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE"
+        error.code, error.name = ErrorCode.OFFSET_OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE"
         error.topic_partition, error.offset = where, offset
         follower = cursor.replica is not None
         try:

@@ -7,6 +7,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import (
     BrokerError,
     KafkaError,
@@ -117,10 +118,16 @@ TRANSITIONS: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
 }
 """(state, event) -> next state. Any other pair is a bug and raises KeyError."""
 
-# ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID
-_NOT_A_MEMBER = frozenset({22, 25, 27, 82})
-# INVALID_TXN_STATE, TRANSACTION_ABORTABLE: the transaction is over, or must be aborted
-_ABORTED = frozenset({48, 120})
+_NOT_A_MEMBER = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+# The transaction is over, or must be aborted.
+_ABORTED = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
 
 
 def is_recoverable(error: BaseException) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import ProtocolError, UnsupportedVersionError
 from kafkaclient.wire.api import (
     INT32,
@@ -38,7 +39,6 @@ _FIRST_FLEXIBLE = 3
 FIRST_WITH_NODE = 5
 """The first version in which the request names the cluster and the broker."""
 _FINALIZED_FEATURES = 2  # a tag of the response
-_UNSUPPORTED_VERSION = 35
 
 # The smallest size of an element in bytes, which limits the counts that a peer can claim.
 _MIN_RANGE = 6
@@ -107,7 +107,7 @@ class ApiVersionsCall(Call[ApiVersions], api_key=ApiKey.API_VERSIONS, versions=(
         reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
         try:
             error_code = reader.int16()
-            if error_code == _UNSUPPORTED_VERSION:
+            if error_code == ErrorCode.UNSUPPORTED_VERSION:
                 version, reader.flexible = 0, False
             ranges = dict([_range(reader) for _ in reader.array(_MIN_RANGE)])
             throttle_ms = reader.int32() if version >= _FIRST_WITH_THROTTLE else 0

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.api import ApiKey, by_topic
 from kafkaclient.wire.codec import CodecCall, or_unknown, partitions_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_NOT_ATTEMPTED = 55
 
 
 class CoordinatorKind(IntEnum):
@@ -47,7 +46,7 @@ class PartitionCodes(NamedTuple):
     def error_code(self) -> int:
         """The first error; OPERATION_NOT_ATTEMPTED only if there is no other."""
         failed = [code for code in self.codes.values() if code]
-        return min(failed, key=lambda code: code == _NOT_ATTEMPTED, default=0)
+        return min(failed, key=lambda code: code == ErrorCode.OPERATION_NOT_ATTEMPTED, default=0)
 
 
 class TxnEnded(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import BrokerError
 from kafkaclient.group.ownership import MemberState
 from kafkaclient.testing.clock import virtual_time
@@ -20,7 +21,6 @@ from kafkaclient.testing.fake.interceptors import (
     Request,
     delay_answer,
 )
-from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from tests.group.range_protocol import RangeProtocol, RunningMember, member

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import BrokerError
 from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake.cluster import FakeCluster
 from kafkaclient.testing.fake.interceptors import CLOSE, CLOSE_ANSWER, DROP_ANSWER, delay_answer
-from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.groups import assignment_in
 from tests.group.range_protocol import RangeProtocol, RunningMember, member

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import ConfigError, KafkaError, OffsetOutOfRangeError, UnknownTopicError
 from kafkaclient.spark.group_progress import GroupProgress
 from kafkaclient.spark.planning import Planner, plan_batch
-from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

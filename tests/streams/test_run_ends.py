@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import StreamsError
 from kafkaclient.streams import StreamsApp
 from kafkaclient.streams.runtime.changelog_reader import to_the_end
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.fake.interceptors import DROP
-from kafkaclient.testing.fake.log import ErrorCode
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from kafkaclient.admin.description import live_brokers, partitions_of, topic_error
-from kafkaclient.admin.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from kafkaclient.admin.reassign.outcome import FOLLOWER_RATE, RATE_KEYS, some
 from kafkaclient.admin.reassign.plan import current_move, new_brokers
 from kafkaclient.admin.reassign.progress import Measurements
 from kafkaclient.admin.session import gather_outcomes
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall, DescribeLogDirsCall
@@ -47,7 +46,7 @@ def visible(cluster: MetadataResult) -> MetadataResult:
     """The same metadata. Raises AuthorizationError if this client may not describe one of its
     topics: such a topic may exist."""
     for topic in cluster.topics:
-        if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
+        if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
     return cluster
 
@@ -66,7 +65,9 @@ async def known_partitions(session: AdminSession, wanted: Set[TopicPartition]) -
 
     cluster, missing = await session.poll(read, lambda result: not result[1], max_reads=_MAX_READS)
     if missing:
-        raise broker_error(UNKNOWN_TOPIC_OR_PARTITION, f"reassigning partition {some(missing)}")
+        raise broker_error(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"reassigning partition {some(missing)}"
+        )
     return cluster
 
 

@@ -7,9 +7,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
-from kafkaclient.admin.error_codes import INVALID_REPLICATION_FACTOR
 from kafkaclient.admin.placement import Start, assign
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import BrokerError, ConfigError
 from kafkaclient.types import TopicPartition
 
@@ -307,7 +306,7 @@ def with_replication_factor(
 
 def _too_few_brokers(factor: int, brokers: int, what: str = "") -> BrokerError:
     advice = f"Replication factor: {factor} larger than available brokers: {brokers}"
-    return broker_error(INVALID_REPLICATION_FACTOR, what, advice=advice)
+    return broker_error(ErrorCode.INVALID_REPLICATION_FACTOR, what, advice=advice)
 
 
 def _replica_to_remove(

@@ -19,11 +19,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.admin.description import live_brokers, partitions_of
-from kafkaclient.admin.error_codes import (
-    INVALID_REPLICA_ASSIGNMENT,
-    NO_REASSIGNMENT_IN_PROGRESS,
-    REASSIGNMENT_IN_PROGRESS,
-)
 from kafkaclient.admin.reassign.clearing import clear_throttles
 from kafkaclient.admin.reassign.cluster_reader import known_partitions
 from kafkaclient.admin.reassign.outcome import Begun, some
@@ -38,7 +33,7 @@ from kafkaclient.admin.reassign.plan import (
     throttle_map,
 )
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -110,7 +105,7 @@ class Submission:
         ongoing = await running.reassignments.ongoing()
         if ongoing and not self.additional:
             raise broker_error(
-                REASSIGNMENT_IN_PROGRESS,
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
                 "reassigning partitions",
                 advice=f"a reassignment of {some(ongoing)} is already in progress. Wait for it, "
                 "cancel it, or start this one in addition (--additional)",
@@ -150,7 +145,9 @@ class Submission:
         for partition, nodes in dead.items():
             advice = f"broker {_nodes(nodes)} is down"
             what = f"reassigning {partition}"
-            results[partition] = broker_error(INVALID_REPLICA_ASSIGNMENT, what, advice=advice)
+            results[partition] = broker_error(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, what, advice=advice
+            )
         return Begun(
             plan,
             throttled,
@@ -169,7 +166,7 @@ class Submission:
 
 def _refused(partitions: Iterable[TopicPartition], why: str, ways: str) -> KafkaError:
     return broker_error(
-        INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         f"reassigning {some(partitions)}",
         advice=f"{why}. Nothing was changed; correct the plan, {ways}",
     )
@@ -266,7 +263,7 @@ async def cancel_moves(
     results = await running.reassignments.alter(dict.fromkeys(sorted(moving)))
     return {
         # It may have completed since it was listed.
-        partition: None if error and error.code == NO_REASSIGNMENT_IN_PROGRESS else error
+        partition: None if error and error.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS else error
         for partition, error in results.items()
     }
 
@@ -283,7 +280,9 @@ async def _cancel(
     results = await running.reassignments.alter(dict.fromkeys(sorted(moving)))
     errors = {p: error for p, error in results.items() if error is not None}
     present = {p: current_move(ongoing[p]).sources for p in results.keys() - errors.keys()}
-    return present, {p: e for p, e in errors.items() if e.code != NO_REASSIGNMENT_IN_PROGRESS}
+    return present, {
+        p: e for p, e in errors.items() if e.code != ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    }
 
 
 async def _move_back(

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.configs import ConfigResource
 from kafkaclient.admin.description import topic_error
-from kafkaclient.admin.error_codes import UNKNOWN_TOPIC_OR_PARTITION
 from kafkaclient.admin.reassign.outcome import (
     ALL_RATE_KEYS,
     LIST_KEYS,
@@ -37,7 +36,7 @@ from kafkaclient.admin.reassign.outcome import (
 )
 from kafkaclient.admin.reassign.plan import follower_replicas, leader_replicas, moving_brokers
 from kafkaclient.admin.session import gather_outcomes
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.wire.admin import ConfigKind, ConfigSource, DescribeConfigsCall
 
@@ -86,7 +85,7 @@ class ThrottleConfigs:
                     values = {entry.name: entry.value for entry in resource.entries}
                     lists = (ThrottledReplicas.parse(values.get(key)) for key in LIST_KEYS)
                     found[name] = TopicThrottle(*lists)
-                elif code != UNKNOWN_TOPIC_OR_PARTITION:
+                elif code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     doing, detail = "describing throttles of", resource.error_message
                     failures[name] = topic_error(code, name, doing, "DescribeConfigs", detail)
         return found, failures

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.admin.admin import Admin
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import BrokerError, KafkaError, StreamsError, TransactionAbortableError
 from kafkaclient.group.commit_gate import CommitGate, session_clock
 from kafkaclient.group.connection import GroupConnection, GroupOffsets
@@ -62,7 +63,6 @@ _LEAVE_TIMEOUT_S = 5.0
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
 _EXPLAIN_TIMEOUT_S = 5.0
-_FENCED_INSTANCE_ID = 82
 
 
 class Instance:
@@ -275,7 +275,7 @@ class Instance:
         try:
             await self._member.run()
         except BrokerError as error:
-            if error.code != _FENCED_INSTANCE_ID:
+            if error.code != ErrorCode.FENCED_INSTANCE_ID:
                 raise
             raise StreamsError(str(error)) from error
 

@@ -8,6 +8,7 @@ import logging
 import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import (
     AuthorizationError,
     BrokerError,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-INVALID_TIMESTAMP = 32
 _DECODING = ("decoded", "types of its topic or the serde", DeserializationError)
 _PROCESSING = ("processed", "processor", ProcessingError)
 _NO_OUTPUT = (MetadataTimeoutError, UnknownTopicError)
@@ -310,7 +310,7 @@ class RecordWork:
         self._on_dropped(record.offset)
         if isinstance(handler, DeadLetter):
             timestamp_ms = None if record.timestamp < 0 else record.timestamp  # -1: there is none
-            if isinstance(error, BrokerError) and error.code == INVALID_TIMESTAMP:
+            if isinstance(error, BrokerError) and error.code == ErrorCode.INVALID_TIMESTAMP:
                 timestamp_ms = None  # now: the dead letter topic may refuse it, too
             headers = _dead_letter_headers(record, self._source, error)
             rest = (record.value, record.key, None, timestamp_ms, headers)

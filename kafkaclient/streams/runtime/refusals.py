@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import (
     BrokerError,
     RecordTooLargeError,
@@ -11,7 +12,6 @@ from kafkaclient.errors import (
     TransactionAbortableError,
 )
 from kafkaclient.streams.runtime.outputs import RefusedChangeError
-from kafkaclient.streams.runtime.record_work import INVALID_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,7 +26,9 @@ class RefusedRecordsError(TransactionAbortableError):
     commit will not fail because of them."""
 
 
-_REFUSALS = frozenset({18, INVALID_TIMESTAMP, 87})  # RECORD_LIST_TOO_LARGE, INVALID_RECORD
+_REFUSALS = frozenset(
+    {ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD}
+)
 
 
 class SentRecords:

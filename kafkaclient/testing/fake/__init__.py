@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.cluster import FakeCluster
 from kafkaclient.testing.fake.interceptors import (
     CLOSE,
@@ -13,7 +14,7 @@ from kafkaclient.testing.fake.interceptors import (
     delay,
     delay_answer,
 )
-from kafkaclient.testing.fake.log import ErrorCode, FakeRecord
+from kafkaclient.testing.fake.log import FakeRecord
 from kafkaclient.testing.fake.serving import Sasl
 
 __all__ = [

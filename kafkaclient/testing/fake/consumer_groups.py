@@ -24,7 +24,8 @@ from enum import Enum
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias
 
-from kafkaclient.testing.fake.log import ErrorCode, RefusedError
+from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.testing.fake.log import RefusedError
 
 Fields: TypeAlias = dict[str, Any]
 _Answer: TypeAlias = "Fields | asyncio.Future[Fields]"

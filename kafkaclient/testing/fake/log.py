@@ -19,11 +19,11 @@ import re
 import struct
 from collections import deque
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import crc32c
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.record_reader import (
     CONTROL,
@@ -37,61 +37,6 @@ from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:
     from uuid import UUID
-
-
-# --- The error codes that the fake brokers answer without a control -------------------------------
-
-
-class ErrorCode(IntEnum):
-    """Kafka's error codes; :data:`kafkaclient.broker_errors.BROKER_ERRORS` explains them."""
-
-    NONE = 0
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    LEADER_NOT_AVAILABLE = 5
-    NOT_LEADER_OR_FOLLOWER = 6
-    MESSAGE_TOO_LARGE = 10
-    COORDINATOR_NOT_AVAILABLE = 15
-    NOT_COORDINATOR = 16
-    INVALID_TOPIC_EXCEPTION = 17
-    NOT_ENOUGH_REPLICAS = 19
-    INVALID_REQUIRED_ACKS = 21
-    ILLEGAL_GENERATION = 22
-    INCONSISTENT_GROUP_PROTOCOL = 23
-    INVALID_GROUP_ID = 24
-    UNKNOWN_MEMBER_ID = 25
-    REBALANCE_IN_PROGRESS = 27
-    UNSUPPORTED_SASL_MECHANISM = 33
-    ILLEGAL_SASL_STATE = 34
-    UNSUPPORTED_VERSION = 35
-    TOPIC_ALREADY_EXISTS = 36
-    INVALID_PARTITIONS = 37
-    INVALID_REPLICATION_FACTOR = 38
-    INVALID_REPLICA_ASSIGNMENT = 39
-    INVALID_CONFIG = 40
-    INVALID_REQUEST = 42
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    INVALID_PRODUCER_EPOCH = 47
-    INVALID_TXN_STATE = 48
-    INVALID_PRODUCER_ID_MAPPING = 49
-    CONCURRENT_TRANSACTIONS = 51
-    OPERATION_NOT_ATTEMPTED = 55
-    SASL_AUTHENTICATION_FAILED = 58
-    NON_EMPTY_GROUP = 68
-    GROUP_ID_NOT_FOUND = 69
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
-    UNSUPPORTED_COMPRESSION_TYPE = 76
-    MEMBER_ID_REQUIRED = 79
-    FENCED_INSTANCE_ID = 82
-    NO_REASSIGNMENT_IN_PROGRESS = 85
-    INVALID_RECORD = 87
-    UNSTABLE_OFFSET_COMMIT = 88
-    PRODUCER_FENCED = 90
-    UNKNOWN_TOPIC_ID = 100
-    TRANSACTIONAL_ID_NOT_FOUND = 105
-    REBOOTSTRAP_REQUIRED = 129
 
 
 # --- A partition's log as its leader keeps it, with the rules of idempotent producers -------------

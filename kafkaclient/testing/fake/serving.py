@@ -10,7 +10,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from kafkaclient.testing.fake.log import ErrorCode, RefusedError
+from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.testing.fake.log import RefusedError
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.consumer_groups import GroupCoordinator
 from kafkaclient.testing.fake.log import (
     NO_LEADER,
-    ErrorCode,
     FakePartition,
     FakeTopic,
     RefusedError,

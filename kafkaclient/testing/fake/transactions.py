@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import crc32
 
-from kafkaclient.testing.fake.log import ErrorCode, RefusedError
+from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.testing.fake.log import RefusedError
 from kafkaclient.wire.transactions import TxnState
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.testing.fake.log import Appended, ErrorCode, PartitionLog, RefusedError
+from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.testing.fake.log import Appended, PartitionLog, RefusedError
 from kafkaclient.wire.record_reader import CRC_START, HEADER, batch_header
 from kafkaclient.wire.records import BatchBuilder
 

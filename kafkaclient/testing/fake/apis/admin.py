@@ -34,8 +34,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.apis.api import PARTITIONS, Api, Parts, each, topics
-from kafkaclient.testing.fake.log import ErrorCode, RefusedError, is_valid_topic_name
+from kafkaclient.testing.fake.log import RefusedError, is_valid_topic_name
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:

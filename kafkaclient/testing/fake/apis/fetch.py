@@ -29,8 +29,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.apis.api import TOPIC_PARTITIONS, Api, Parts, each
-from kafkaclient.testing.fake.log import ErrorCode, RefusedError
+from kafkaclient.testing.fake.log import RefusedError
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.fetch import FETCH_FIRST_WITH_TOPIC_IDS
 

@@ -53,9 +53,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.apis.api import TOPIC_PARTITIONS, Api, Parts, each, topics
 from kafkaclient.testing.fake.consumer_groups import ConsumerGroup, GroupState, Joining
-from kafkaclient.testing.fake.log import ErrorCode, RefusedError
+from kafkaclient.testing.fake.log import RefusedError
 from kafkaclient.testing.fake.transactions import Committed
 from kafkaclient.wire.api import ApiKey
 

@@ -42,11 +42,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.apis.api import Api, Parts
 from kafkaclient.testing.fake.log import (
     INTERNAL_TOPICS,
     NO_LEADER,
-    ErrorCode,
     FakePartition,
     FakeTopic,
     RefusedError,

@@ -47,8 +47,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.apis.api import Api, Parts, each, topics
-from kafkaclient.testing.fake.log import ErrorCode, RefusedError
+from kafkaclient.testing.fake.log import RefusedError
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import FIRST_WITH_TOPIC_IDS

@@ -122,6 +122,12 @@ fuzz: $(STAMP) ## a million inputs over all decoders, guided by coverage, some m
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group fuzz
 	$(BIN)/python -m fuzz.run --out build/fuzz $(FUZZ)
 
+# One setting of each client: about eleven minutes.
+slow-broker: $(STAMP) ## a slow broker, every client at every rate: table and picture of docs/figures/slow-broker.md; SLOW_BROKER="--repeat 3 ..."
+	$(BIN)/python -m experiments slow-broker --out $(RESULTS) --settings compared --no-decisions --seconds 8 \
+	  --rates 50,512,2048,8192,16384 --producers 1,30,300 $(SLOW_BROKER)
+	$(BIN)/python -m experiments compared $(RESULTS)
+
 pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in RESULTS
 	$(BIN)/python -m experiments pictures $(RESULTS) docs/pictures
 
@@ -162,4 +168,4 @@ extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each b
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build docs docs-serve demo test check mypy lint unit peers slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos soak pictures dashboard-pictures constraints wheel-test oldest types extras clean
+.PHONY: help install build docs docs-serve demo test check mypy lint unit peers slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos soak slow-broker pictures dashboard-pictures constraints wheel-test oldest types extras clean

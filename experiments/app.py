@@ -10,7 +10,7 @@ from experiments.demo.command import demo
 from experiments.partition_limits.command import partition_limits
 from experiments.rebalance.command import rebalance_1000
 from experiments.replication_quota.command import replication_quota
-from experiments.slow_broker.command import object_store, pictures, report, slow_broker
+from experiments.slow_broker.command import compared, object_store, pictures, report, slow_broker
 from experiments.streams_chaos.command import streams_chaos
 from experiments.task_handover.command import task_handover
 from experiments.word_count.command import word_count
@@ -37,6 +37,7 @@ for _command in (
     rebalance_1000,
     report,
     pictures,
+    compared,
     dashboard,
 ):
     app.command(_command.__name__.replace("_", "-"))(_command)

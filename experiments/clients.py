@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["JAVA", "OURS", "client_config"]
+__all__ = ["FRANZ", "JAVA", "OURS", "client_config"]
 
-OURS, JAVA = "kafkaclient", "java"
+OURS, JAVA, FRANZ = "kafkaclient", "java", "franz-go"
 
 
 def client_config(bootstrap: str, options: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -15,9 +15,17 @@ if TYPE_CHECKING:
 
     from kafkaclient.perf.load import LoadSpec
     from kafkaclient.perf.run import Labels
-    from kafkaclient.testing.cluster import ClusterHandle
+    from kafkaclient.testing.cluster import ClusterHandle, ToolResult
 
-__all__ = ["JavaLine", "JavaOutcome", "parse_line", "run_java", "run_perf_test"]
+__all__ = [
+    "JavaLine",
+    "JavaOutcome",
+    "load_words",
+    "outcome",
+    "parse_line",
+    "run_java",
+    "run_perf_test",
+]
 
 _PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
 _LEVEL = {"acks": "all", "enable.idempotence": "true"}
@@ -58,10 +66,12 @@ class JavaLine:
             (100.0, self.max_ms),
         ]
 
-    def record(self, spec: LoadSpec, labels: Labels, value_bytes: int, due: int) -> RunRecord:
+    def record(
+        self, spec: LoadSpec, labels: Labels, value_bytes: int, due: int, client: str = JAVA
+    ) -> RunRecord:
         """The line as a run's record; records missing from ``due`` count as errors."""
         return RunRecord(
-            client=JAVA,
+            client=client,
             setting=labels.setting,
             rate=spec.rate,
             linger_ms=labels.linger_ms,
@@ -130,6 +140,13 @@ async def run_java(
         cluster,
         topic,
         client_config(bootstrap or cluster.proxied_bootstrap, options),
+        *load_words(spec, record_size),
+    )
+
+
+def load_words(spec: LoadSpec, record_size: int) -> tuple[str, ...]:
+    """The tool's words for a load."""
+    return (
         *("--num-records", str(spec.num_records), "--record-size", str(record_size)),
         *("--throughput", str(spec.rate) if spec.rate else "-1"),
         *(("--warmup-records", str(spec.warmup_records)) if spec.warmup_records else ()),
@@ -151,13 +168,18 @@ async def run_perf_test(
         *words,
         *("--command-property", *(f"{name}={value}" for name, value in properties.items())),
     )
+    return outcome("Java's ProducerPerformance", topic, result)
+
+
+def outcome(tool: str, topic: str, result: ToolResult) -> JavaOutcome:
+    """What a tool with this output has told. Raises KafkaError if it has failed or told nothing."""
     lines = [line for line in map(parse_line, result.stdout.splitlines()) if line is not None]
     whole = [line for line in lines if not line.steady_state]
     if result.returncode or not whole:
         output = (result.stderr or result.stdout).strip()[-600:] or "nothing"
         raise KafkaError(
-            f"Java's ProducerPerformance ended with status {result.returncode} and no result for "
-            f"topic {topic}; it wrote: {output}"
+            f"{tool} ended with status {result.returncode} and no result for topic {topic}; "
+            f"it wrote: {output}"
         )
     steady = [line for line in lines if line.steady_state]
     return JavaOutcome(whole[-1], steady[-1] if steady else None)

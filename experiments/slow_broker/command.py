@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable  # noqa: TC003 - typer reads the annotations
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +22,9 @@ from experiments.command import (
 from experiments.experiment import REPORT
 from experiments.options import parse_peers
 from experiments.slow_broker.compare import Row, rows
+from experiments.slow_broker.compared import write_compared
 from experiments.slow_broker.experiment import Experiment
+from experiments.slow_broker.fleet import FLEET_RATE
 from experiments.slow_broker.pictures import draw_pictures
 from experiments.slow_broker.plan import Plan
 from experiments.slow_broker.report import write_report
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["object_store", "pictures", "report", "slow_broker"]
+__all__ = ["compared", "object_store", "pictures", "report", "slow_broker"]
 
 
 _ALL_PEERS = ",".join(PEERS)
@@ -59,7 +61,7 @@ def slow_broker(
         typer.Option(
             metavar="NAMES",
             help="Only these settings: NAME of ours, CLIENT:NAME of a peer's. Joined by commas, "
-            "with * and ?.",
+            "with * and ?. compared: one of each client.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -143,10 +145,26 @@ def pictures(
 
     Example: `python -m experiments pictures build/slow-broker docs/pictures`
     """
+    _write(draw_pictures, results, folder)
 
+
+def compared(
+    results: Annotated[Path, typer.Argument(help="The folder of a slow-broker experiment.")],
+    docs: Annotated[Path, typer.Argument(help="The folder of the documentation.")] = Path("docs"),
+) -> None:
+    """Write the table and the picture of docs/figures/slow-broker.md.
+
+    Needs matplotlib, which is installed with the development tools.
+
+    Example: `python -m experiments compared build/slow-broker`
+    """
+    _write(write_compared, results, docs)
+
+
+def _write(write: Callable[[Path, Path], list[Path]], results: Path, folder: Path) -> None:
     def draw() -> list[Path]:
         try:
-            return draw_pictures(results, folder)
+            return write(results, folder)
         except ModuleNotFoundError as error:
             raise ConfigError(
                 f"{error.name} is not installed; the development tools have it"
@@ -160,6 +178,9 @@ def _show(console: Console, out: Path, results: Results) -> None:
     for rate, found in rows(results).items():
         console.print(_table(results, rate, found, console.width))
         console.print()
+    if results.fleets:
+        console.print(_fleets(results))
+        console.print()
     print_problems(
         console,
         (
@@ -171,6 +192,22 @@ def _show(console: Console, out: Path, results: Results) -> None:
         style="yellow",
     )
     print_files(console, out)
+
+
+def _fleets(results: Results) -> Table:
+    table = new_table(
+        f"many producers of {FLEET_RATE:g} records/s each, in virtual time",
+        ["setting"],
+        ["producers", "avg ms", "p99", "slow share", "most/fewest bytes of the others"],
+    )
+    for fleet in results.fleets:
+        table.add_row(
+            fleet.setting,
+            f"{fleet.producers:,}",
+            *(number(fleet.avg_ms, 1), number(fleet.p99_ms, 1)),
+            *(number(fleet.slow_share, 2), number(fleet.evenness, 2)),
+        )
+    return table
 
 
 def _wrong(row: Row) -> str | Text:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import multiprocessing
 import re
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experiments.clients import JAVA, OURS, client_config
+from experiments.clients import FRANZ, JAVA, OURS, client_config
 from experiments.experiment import BaseExperiment
 from experiments.figures import points
+from experiments.franz import run_franz
 from experiments.java import run_java
 from experiments.machine import cluster_facts
 from experiments.payload import numbered_payloads
 from experiments.readback import read_back
+from experiments.slow_broker.fleet import fleet
 from experiments.slow_broker.plan import Plan, PlannedRun, refusal
 from experiments.slow_broker.results import Latencies, Recorded, Results, Skipped
+from experiments.slow_broker.rules import with_rule
 from experiments.slow_broker.settings import Setting
 from experiments.topics import create_topics, delete_topics, produce_count
 from kafkaclient.errors import KafkaError
@@ -40,6 +45,8 @@ __all__ = ["SLOW_BROKER", "Experiment"]
 
 SLOW_BROKER = 0
 
+_TOOLS = (JAVA, FRANZ)
+"""The clients that are driven by a program, which prints the result; all others run here."""
 _WARM_UP_S = 5.0
 _SETTLE_S = 0.5
 
@@ -79,7 +86,9 @@ class Experiment(BaseExperiment[Plan, Results]):
             await self._warm_up(cluster, rows)
             await self._make_late(cluster)
             await self._measure_all(cluster, settings, rows)
-            await self._record_all(cluster, settings, rows)
+            if self.plan.decisions:
+                await self._record_all(cluster, settings, rows)
+        await self._fleets(settings)
         self.results.complete = True
         self.results.write(self.folder)
 
@@ -143,21 +152,21 @@ class Experiment(BaseExperiment[Plan, Results]):
         topic = await self._new_topic(cluster)
         await asyncio.sleep(_SETTLE_S)
         before = await produce_count(cluster)
-        if run.setting.client == JAVA:
-            measured = await self._java(cluster, run.setting, topic, spec, labels)
+        if run.setting.client in _TOOLS:
+            measured = await self._tool(cluster, run.setting, topic, spec, labels)
         else:
             measured = await self._python(
                 cluster, run.setting.options, topic, spec, labels, rows, run.setting.client
             )
         counted = (await produce_count(cluster)).since(before)
         record = counted.added_to(measured.record)
-        if run.setting.client != JAVA:
+        if run.setting.client not in _TOOLS:
             found = await read_back(cluster.bootstrap, topic, rows[: spec.num_records])
             record = found.added_to(record)
         await delete_topics(cluster, [topic])
         return _Measured(record, measured.steady_state, measured.points)
 
-    async def _java(
+    async def _tool(
         self,
         cluster: ClusterHandle,
         setting: Setting,
@@ -166,12 +175,15 @@ class Experiment(BaseExperiment[Plan, Results]):
         labels: Labels,
     ) -> _Measured:
         size = self.plan.record_size
-        outcome = await run_java(cluster, topic, setting.options, spec, size)
+        if setting.client == JAVA:
+            outcome = await run_java(cluster, topic, setting.options, spec, size)
+        else:
+            outcome = await run_franz(cluster.proxied_bootstrap, topic, setting.options, spec, size)
         whole, steady = outcome.whole, outcome.steady_state
         due = spec.num_records - spec.warmup_records
         return _Measured(
-            whole.record(spec, labels, size, spec.num_records),
-            None if steady is None else steady.record(spec, labels, size, due),
+            whole.record(spec, labels, size, spec.num_records, setting.client),
+            None if steady is None else steady.record(spec, labels, size, due, setting.client),
             whole.points(),
         )
 
@@ -185,7 +197,8 @@ class Experiment(BaseExperiment[Plan, Results]):
         rows: Sequence[KeyValue],
         client_name: str = OURS,
     ) -> _Measured:
-        client = make_client(client_name, client_config(cluster.proxied_bootstrap, options), topic)
+        config, rule = with_rule(client_config(cluster.proxied_bootstrap, options))
+        client = make_client(client_name, config, topic, rule)
         gc.collect()
         run = await measure(client, Load(client, spec), rows, labels)
         steady = run.outcome.steady_state
@@ -239,6 +252,24 @@ class Experiment(BaseExperiment[Plan, Results]):
         counted = (await produce_count(cluster)).since(before)
         await delete_topics(cluster, [topic])
         return Recorded(counted.added_to(measured.record), relative)
+
+    async def _fleets(self, settings: tuple[Setting, ...]) -> None:
+        """Many producers in virtual time, on all processors: no clock of the machine counts."""
+        ours = [setting for setting in settings if setting.client == OURS]
+        if not ours or not self.plan.producers:
+            return
+        self.watcher.say("Many producers at once, in virtual time")
+        loop = asyncio.get_running_loop()
+        with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+            delay_s, brokers = self.plan.delay_ms / 1e3, self.plan.brokers
+            running = [
+                loop.run_in_executor(
+                    pool, fleet, setting.name, dict(setting.options), count, delay_s, brokers
+                )
+                for setting in ours
+                for count in self.plan.producers
+            ]
+            self.results.fleets += await asyncio.gather(*running)
 
     async def _new_topic(self, cluster: ClusterHandle) -> str:
         topic = f"slow-broker-{next(self._topics)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log10
 from typing import TYPE_CHECKING, Any
 
-from experiments.clients import JAVA, OURS
+from experiments.clients import FRANZ, JAVA, OURS
 from experiments.figures import broker_line
 from experiments.slow_broker.compare import curve_points
 from experiments.slow_broker.settings import BASELINE
@@ -24,6 +24,7 @@ __all__ = ["CLIENT_COLORS", "DECISION_COLUMNS", "curves", "decision_plots", "lat
 CLIENT_COLORS = {
     OURS: "#e8743b",
     JAVA: "#3b82f6",
+    FRANZ: "#00add8",
     "aiokafka": "#14a38b",
     "confluent": "#a46ede",
 }
@@ -57,7 +58,7 @@ def curves(results: Results, rows: Sequence[Row]) -> list[Curve]:
         more = [row for row in rows if row not in {found for found, _color in drawn}]
         drawn += list(zip(more, _MORE_COLORS, strict=False))
     return [
-        Curve(row.label, color, curve_points(results, row), sketched=row.client == JAVA)
+        Curve(row.label, color, curve_points(results, row), sketched=row.client in {JAVA, FRANZ})
         for row, color in drawn
     ]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from experiments.slow_broker.decisions import Decisions
     from kafkaclient.pages import Curve
 
-__all__ = ["BAR_INCHES", "STYLE", "TEXT", "draw_pictures"]
+__all__ = ["BAR_INCHES", "STYLE", "TEXT", "draw_pictures", "latency_ticks", "subplots"]
 
 TEXT = "#7a8490"  # contrast of four to one with white and with near-black
 _GRID = "#7a849040"
@@ -84,13 +84,14 @@ def _figures(results: Results, decisions: Sequence[Decisions]) -> Iterator[tuple
         yield "decisions", _decisions(drawn)
 
 
-def _subplots(lines: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
+def subplots(lines: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
+    """A figure of this size in inches, and its axes."""
     figure = import_module("matplotlib.figure").Figure(figsize=(width, height))
     return figure, figure.subplots(lines, columns, squeeze=False)
 
 
 def _latency(rate: float, found: Sequence[Row]) -> Any:
-    figure, axes = _subplots(1, 2, 10, 0.9 + BAR_INCHES * len(found))
+    figure, axes = subplots(1, 2, 10, 0.9 + BAR_INCHES * len(found))
     for axis, title, values in (
         (axes[0][0], f"average latency at {rate:,g} records/s, ms", [row.avg_ms for row in found]),
         (axes[0][1], "p99, ms", [row.p99_ms for row in found]),
@@ -107,7 +108,7 @@ def _latency(rate: float, found: Sequence[Row]) -> Any:
         axis.set_title(title)
         axis.set_xscale("log")
         axis.set_xlim(0.5, 4 * max((value for value in values if value), default=1.0))
-        _latency_ticks(axis.xaxis, axis.get_xlim(), _DECADES)
+        latency_ticks(axis.xaxis, axis.get_xlim(), _DECADES)
         axis.margins(y=0.01)
         axis.grid(visible=False, axis="y")
         axis.set_yticks(range(len(found)), [])
@@ -119,7 +120,7 @@ def _latency(rate: float, found: Sequence[Row]) -> Any:
 
 
 def _distribution(rate: float, drawn: Sequence[Curve]) -> Any:
-    figure, ((ecdf, tail),) = _subplots(1, 2, 10, 4.2)
+    figure, ((ecdf, tail),) = subplots(1, 2, 10, 4.2)
     for curve in drawn:
         style = {
             "color": curve.color,
@@ -136,18 +137,18 @@ def _distribution(rate: float, drawn: Sequence[Curve]) -> Any:
     ecdf.set_xscale("log")
     ecdf.set_xlabel("latency, ms")
     ecdf.set_ylim(0, 101)
-    _latency_ticks(ecdf.xaxis, ecdf.get_xlim())
+    latency_ticks(ecdf.xaxis, ecdf.get_xlim())
     tail.set_title("latency by percentile, ms")
     tail.set_yscale("log")
     tail.set_xticks([nines(tick) for tick in TAIL_TICKS], [f"{tick:g}" for tick in TAIL_TICKS])
     tail.set_xlim(0, 4)
-    _latency_ticks(tail.yaxis, tail.get_ylim())
+    latency_ticks(tail.yaxis, tail.get_ylim())
     figure.legend(*ecdf.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
 
 def _share(rate: float, found: Sequence[Row]) -> Any:
-    figure, ((axis,),) = _subplots(1, 1, 10, 1.1 + BAR_INCHES * len(found))
+    figure, ((axis,),) = subplots(1, 1, 10, 1.1 + BAR_INCHES * len(found))
     brokers = max(len(row.bytes_per_broker) for row in found)
     left = [0.0] * len(found)
     for broker in range(brokers):
@@ -183,7 +184,7 @@ def _share(rate: float, found: Sequence[Row]) -> Any:
 
 
 def _decisions(drawn: Sequence[Decisions]) -> Any:
-    figure, axes = _subplots(len(drawn), len(DECISION_COLUMNS), 12, 0.6 + 1.9 * len(drawn))
+    figure, axes = subplots(len(drawn), len(DECISION_COLUMNS), 12, 0.6 + 1.9 * len(drawn))
     for run, line in zip(drawn, axes, strict=True):
         for axis, (title, attribute) in zip(line, DECISION_COLUMNS, strict=True):
             for broker, series in run.brokers.items():
@@ -206,9 +207,10 @@ def _decisions(drawn: Sequence[Decisions]) -> Any:
     return figure
 
 
-def _latency_ticks(
+def latency_ticks(
     axis: Any, limits: tuple[float, float], at: Sequence[int] = LATENCY_TICKS
 ) -> None:
+    """Label a logarithmic axis of milliseconds."""
     ticks = [tick for tick in at if limits[0] <= tick <= limits[1]]
     axis.set_ticks(ticks, [f"{tick:,}" for tick in ticks])
     axis.set_minor_locator(import_module("matplotlib.ticker").NullLocator())

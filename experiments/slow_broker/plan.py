@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from experiments.clients import JAVA, OURS, client_config
+from experiments.clients import FRANZ, JAVA, OURS, client_config
+from experiments.franz import franz_program
 from experiments.options import Listed, check_positive, check_record_size, words
+from experiments.slow_broker.rules import with_rule
 from experiments.slow_broker.settings import (
     Setting,  # noqa: TC001 - options are made of the annotations
 )
@@ -49,6 +51,14 @@ def parse_rates(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(rates))
 
 
+def parse_counts(text: str) -> tuple[int, ...]:
+    """Numbers of producers from ``1,30``; none for ``none``. Raises ConfigError."""
+    try:
+        return tuple(int(word) for word in words(text) if word != "none")
+    except ValueError:
+        raise ConfigError(f"--producers: numbers joined by commas, not {text!r}") from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """An experiment. Raises ConfigError for values that make no sense."""
@@ -71,6 +81,15 @@ class Plan:
     max_message_bytes: Annotated[
         int | None, "The topics' largest batch. Default: the brokers', about 1 MB."
     ] = None
+    producers: Annotated[
+        tuple[int, ...],
+        Listed(
+            parse_counts,
+            "Numbers of producers that send 20 records/s each, in virtual time, with each setting "
+            "of ours; joined by commas.",
+        ),
+    ] = ()
+    decisions: Annotated[bool, "Our settings run once more, with telemetry."] = True
 
     def __post_init__(self) -> None:
         check_record_size(self.record_size, _SMALLEST_RECORD)
@@ -82,6 +101,10 @@ class Plan:
         )
         if self.max_message_bytes is not None:
             check_positive(max_message_bytes=self.max_message_bytes)
+        if any(count <= 0 for count in self.producers):
+            raise ConfigError("--producers: numbers from 1")
+        if self.producers and (self.brokers < 3 or self.all_late):
+            raise ConfigError("--producers: one late broker of 3 or more")
         if self.delay_ms < 0:
             raise ConfigError(f"--delay-ms must be 0 or more, not {self.delay_ms:g}")
         if not self.rates or min(self.rates) * self.seconds < 1:
@@ -132,6 +155,7 @@ class Plan:
             "steady_state_after_s": self.start_s,
             "record_size": self.record_size,
             "max_message_bytes": self.max_message_bytes,
+            "producers": list(self.producers),
             "settings": [
                 {
                     "client": setting.client,
@@ -145,16 +169,21 @@ class Plan:
 
 
 def refusal(setting: Setting) -> str | None:
-    """Why our client refuses the setting in this build; None if it accepts the setting.
+    """Why our client refuses the setting in this build, or why Go cannot build franz-go's program;
+    None if the setting can run.
 
-    Raises ConfigError for a peer that is not installed.
+    Raises ConfigError for a peer in Python that is not installed.
     """
     if setting.client == JAVA:
         return None  # comes with the brokers
     try:
-        make_client(setting.client, client_config(_NOWHERE, setting.options), "none")
+        if setting.client == FRANZ:
+            franz_program()
+        else:
+            config, _rule = with_rule(client_config(_NOWHERE, setting.options))
+            make_client(setting.client, config, "none")
     except ConfigError as error:
-        if setting.client != OURS:
+        if setting.client not in {OURS, FRANZ}:
             raise
         return str(error)
     return None

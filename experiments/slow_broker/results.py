@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from experiments.clients import OURS
 from experiments.experiment import SUMMARY, BaseResults, run_record
+from experiments.slow_broker.fleet import Fleet
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Results(BaseResults):
     """The same runs without the first seconds of each."""
     recorded: list[Recorded] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    fleets: list[Fleet] = field(default_factory=list)
     latencies: list[Latencies] = field(default_factory=list)
 
     @property
@@ -85,6 +87,7 @@ class Results(BaseResults):
             "slow-broker",
             [record.as_json() for record in self.runs],
             skipped=[asdict(skipped) for skipped in self.skipped],
+            fleets=[asdict(fleet) for fleet in self.fleets],
             steady_state=[record.as_json() for record in self.steady_state],
             recorded=[
                 {"telemetry": recorded.folder, **recorded.record.as_json()}
@@ -111,6 +114,7 @@ class Results(BaseResults):
                     Recorded(run_record(run), run["telemetry"]) for run in summary["recorded"]
                 ],
                 skipped=[Skipped(**skipped) for skipped in summary["skipped"]],
+                fleets=[Fleet(**fleet) for fleet in summary["fleets"]],
                 latencies=[
                     Latencies(**{**run, "points": tuple(map(tuple, run["points"]))})
                     for run in latencies["runs"]

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeAlias
 
-from experiments.clients import JAVA, OURS
+from experiments.clients import FRANZ, JAVA, OURS
 from experiments.options import words
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BASELINE", "OBJECT_STORE", "PEERS", "SETTINGS", "Setting", "choose"]
+__all__ = ["BASELINE", "COMPARED", "OBJECT_STORE", "PEERS", "SETTINGS", "Setting", "choose"]
 
 Options: TypeAlias = Mapping[str, str]
 
@@ -31,7 +31,7 @@ class Setting:
 
     @property
     def linger_ms(self) -> float:
-        """The linger that is set, else 5 ms, the default of all clients here."""
+        """The linger that is set, else 5 ms, the default of the clients that it may be left to."""
         return float(self.options.get("linger.ms", _DEFAULT_LINGER_MS))
 
     @property
@@ -47,6 +47,9 @@ _ADAPTIVE: dict[str, Options] = {
 
 _OURS: dict[str, Options] = {
     "default": {},
+    "floor 0": {"partitioner.share.floor": "0"},
+    "prequal": {"partitioner": "prequal"},
+    "peak-ewma": {"partitioner": "peak-ewma"},
     "linger 0": {"linger.ms": "0"},
     "late floor 0 linger 0": {"linger.ms": "0", "partitioner.share.floor": "0"},
     "uniform": {"adaptive.partitioning.enable": "false"},
@@ -72,6 +75,9 @@ _JAVA: dict[str, Options] = {
 _AIOKAFKA: dict[str, Options] = {
     f"random linger {linger}": {"linger.ms": str(linger)} for linger in (0, 5)
 }
+_FRANZ: dict[str, Options] = {
+    f"linger {linger}": {"linger.ms": str(linger)} for linger in (0, 5, 10)
+}
 _CONFLUENT: dict[str, Options] = {
     **{f"linger {linger}": {"linger.ms": str(linger)} for linger in (0, 5, 10)},
     "sticky 10 ms linger 10": {"linger.ms": "10", "sticky.partitioning.linger.ms": "10"},
@@ -86,7 +92,13 @@ def _table(clients: Mapping[str, Mapping[str, Options]]) -> Mapping[str, tuple[S
 
 
 SETTINGS = _table(
-    {OURS: _OURS, JAVA: _JAVA, "aiokafka": _AIOKAFKA, "confluent": _CONFLUENT},
+    {
+        OURS: _OURS,
+        JAVA: _JAVA,
+        FRANZ: _FRANZ,
+        "aiokafka": _AIOKAFKA,
+        "confluent": _CONFLUENT,
+    },
 )
 """Client name -> its settings."""
 
@@ -105,6 +117,7 @@ OBJECT_STORE = _table(
             "large kip794": {**_ROOMY, "partitioner": "kip794"},
         },
         JAVA: {"adaptive linger 5": {"linger.ms": "5"}, "large": _ROOMY},
+        FRANZ: {"linger 5": {"linger.ms": "5"}, "large": _LARGE},
         "aiokafka": {
             "random linger 5": {"linger.ms": "5"},
             "large": {**_LARGE, "max.request.size": "8000000"},
@@ -113,6 +126,12 @@ OBJECT_STORE = _table(
     }
 )
 """Client name -> its settings, if all brokers are late: the defaults, and larger batches."""
+
+COMPARED = (
+    "default,floor 0,prequal,peak-ewma,kip794 adaptive linger 5,java:adaptive linger 5,"
+    f"{FRANZ}:linger 5,confluent:linger 5,aiokafka:random linger 5"
+)
+"""``--settings compared``: one setting of each client, and each rule of ours, all with linger 5."""
 
 PEERS = tuple(client for client in SETTINGS if client != OURS)
 
@@ -129,8 +148,11 @@ def choose(
 
     ``patterns`` are names or shell patterns joined by commas, with ``client:`` before a peer's. A
     client with a pattern keeps only the settings that match. Raises ConfigError for a pattern that
-    matches nothing.
+    matches nothing. ``compared`` stands for :data:`COMPARED`.
     """
+    if patterns == "compared":
+        named = {"", *(f"{peer}:" for peer in peers)}
+        patterns = ",".join(name for name in words(COMPARED) if name[: name.find(":") + 1] in named)
     chosen = {client: list(settings[client]) for client in (OURS, *peers)}
     matched: dict[str, list[Setting]] = {}
     for pattern in words(patterns or ""):

@@ -22,12 +22,12 @@ from kafkaclient.producer.producer import Producer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaclient.hooks import Hooks
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.perf.traffic import Completed, KeyValue
     from kafkaclient.producer.batches.batch_result import Run
     from kafkaclient.producer.batches.delivery import Delivery
-    from kafkaclient.prometheus import ProducerMetricsCollector
 
 
 class LoadClient(Protocol):
@@ -79,7 +79,7 @@ class KafkaclientClient:
         topic: str,
         *,
         dialer: Dialer | None = None,
-        metrics: ProducerMetricsCollector | None = None,
+        metrics: Hooks | None = None,
     ) -> None:
         self._producer = Producer(config, dialer=dialer, hooks=() if metrics is None else metrics)
         self._topic = topic
@@ -214,7 +214,7 @@ def make_client(
     name: str,
     config: Mapping[str, str],
     topic: str,
-    metrics: ProducerMetricsCollector | None = None,
+    metrics: Hooks | None = None,
 ) -> LoadClient:
     """The client of this name, not started. ``metrics`` observes this package's producer; other
     clients do without. Raises ConfigError for an unknown name or option."""

@@ -113,7 +113,7 @@ def test_an_object_store_makes_every_broker_late(
     assert (plan.delay_ms, plan.seconds) == (400, 10)
     assert {setting.client for setting in plan.settings} == {
         "kafkaclient",
-        *("java", "aiokafka", "confluent"),
+        *("java", "franz-go", "aiokafka", "confluent"),
     }
     assert "all brokers late" in result.stdout
     assert "Every broker answers each Produce request 400 ms late" in (
@@ -133,10 +133,12 @@ def test_json_is_all_that_goes_to_stdout(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--peers", "java,kafka-node"), "no peer 'kafka-node'; there are java, aiokafka"),
+        (("--peers", "java,kafka-node"), "no peer 'kafka-node'; there are java, franz-go"),
         (("--rates", "fast"), "--rates: records per second"),
         (("--settings", "defualt"), "nothing is named 'defualt'"),
         (("--record-size", "3"), "--record-size must be at least 16"),
+        (("--producers", "many"), "--producers: numbers joined by commas"),
+        (("--producers", "0"), "--producers: numbers from 1"),
         (("--repeat", "0"), "--repeat must be more than 0"),
     ],
 )

@@ -15,6 +15,7 @@ from experiments.readback import ReadBack
 from experiments.slow_broker import experiment as module
 from experiments.slow_broker.experiment import Experiment
 from experiments.slow_broker.plan import Plan
+from experiments.slow_broker.results import Results
 from experiments.slow_broker.settings import choose
 from experiments.topics import ProduceCount
 from kafkaclient.errors import BootstrapError, KafkaError
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from experiments.slow_broker.results import Results
     from kafkaclient.perf.traffic import KeyValue
 
 JAVA_LINE = (
@@ -54,7 +54,16 @@ class World:
         assert line is not None
         return JavaOutcome(line, line)
 
-    def make_client(self, name: str, config: Mapping[str, str], topic: str) -> Client:
+    async def run_franz(self, bootstrap: str, topic: str, *_: object) -> JavaOutcome:
+        assert bootstrap == "proxied:1"
+        self.events.append(f"franz-go to {topic}")
+        line = parse_line(JAVA_LINE)
+        assert line is not None
+        return JavaOutcome(line, None)
+
+    def make_client(
+        self, name: str, config: Mapping[str, str], topic: str, _hooks: object = None
+    ) -> Client:
         assert config["bootstrap.servers"] == "proxied:1"
         return Client(self, name, config, topic)
 
@@ -155,6 +164,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         "create_topics": create_topics,
         "delete_topics": delete_topics,
         "run_java": world.run_java,
+        "run_franz": world.run_franz,
         "read_back": read_back,
         "make_client": world.make_client,
         "refusal": world.refusal,
@@ -254,6 +264,31 @@ async def test_the_proxies_count_for_everybody_and_ours_are_read_back(
     assert [run["setting"] for run in saved["runs"]] == ["default", "adaptive linger 5"]
     assert [run["records"] for run in saved["steady_state"]] == [75, 100]
     assert saved["machine"]["versions"]["java"] == 'openjdk version "17"'
+
+
+async def test_franz_go_is_one_of_the_clients_that_cannot_be_read_back(
+    world: World, tmp_path: Path
+) -> None:
+    settings = tuple(choose(["franz-go"], "default,franz-go:linger 5"))
+    found = await ran(made(world, tmp_path, settings=settings))
+    assert "franz-go to slow-broker-2" in world.events
+    record = found.runs[-1]
+    assert (record.client, record.setting, record.lost) == ("franz-go", "linger 5", None)
+    assert (record.records, record.errors, record.avg_ms) == (100, 0, 40.06)
+
+
+async def test_fleets_are_made_of_our_settings(world: World, tmp_path: Path) -> None:
+    settings = tuple(choose(["java"], "default,prequal,java:adaptive linger 5"))
+    found = await ran(
+        made(world, tmp_path, settings=settings, producers=(2,), decisions=False, delay_ms=30.0)
+    )
+    assert [(fleet.setting, fleet.producers) for fleet in found.fleets] == [
+        ("default", 2),
+        ("prequal", 2),
+    ]
+    assert all(fleet.slow_share < 0.3 for fleet in found.fleets)
+    assert Results.read(tmp_path).fleets == found.fleets
+    assert not any("telemetry" in event for event in world.events)
 
 
 async def test_what_this_build_refuses_is_left_out_with_the_reason(

@@ -17,7 +17,7 @@ def test_our_default_has_no_option_at_all() -> None:
 
 
 def test_the_peers_settings_are_those_of_the_comparison() -> None:
-    assert PEERS == ("java", "aiokafka", "confluent")
+    assert PEERS == ("java", "franz-go", "aiokafka", "confluent")
     java = {setting.name: dict(setting.options) for setting in SETTINGS["java"]}
     assert set(java) == {
         f"{mode} linger {linger}"
@@ -65,7 +65,7 @@ def test_no_peers(text: str) -> None:
 
 def test_peers_are_named_once_and_known() -> None:
     assert parse_peers("confluent, java,java", PEERS) == ("confluent", "java")
-    with pytest.raises(ConfigError, match="no peer 'kafka-node'; there are java, aiokafka"):
+    with pytest.raises(ConfigError, match="no peer 'kafka-node'; there are java, franz-go"):
         parse_peers("java,kafka-node", PEERS)
 
 
@@ -82,6 +82,14 @@ def test_patterns_restrict_the_clients_they_speak_of() -> None:
     assert {label for label in labels if label.startswith("java")} == {BASELINE.label}
     assert sum(label.startswith("kafkaclient") for label in labels) == 4
     assert sum(label.startswith("aiokafka") for label in labels) == 2
+
+
+def test_compared_is_one_setting_of_each_client_with_the_same_linger() -> None:
+    chosen = choose(PEERS, "compared")
+    assert {setting.linger_ms for setting in chosen} == {5.0}
+    assert [setting.client for setting in chosen if setting.client != OURS] == list(PEERS)
+    assert {setting.client for setting in choose(("java",), "compared")} == {OURS, "java"}
+    assert len(choose((), "compared")) == 5
 
 
 @pytest.mark.parametrize("pattern", ["defualt", "confluent:linger 0", "nobody:default"])

@@ -18,6 +18,7 @@ cdef class BrokerLane:
     cdef public BrokerLane primary
     cdef public InFlightWindow window
     cdef public double idle_since, recent_minimum, _ready_at, _able_at, _measured_at
+    cdef public double _response_at
     cdef public object latencies, _p95_latency, newest_latencies, in_flight, connection, state
     cdef public object exclusions
     cdef public bint ignore_disconnect, share_reset_due

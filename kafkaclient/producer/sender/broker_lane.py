@@ -156,7 +156,7 @@ class BrokerLane:
         self.requests_sent = 0
         self._ready_at = now  # when a batch was last ready for the lane (Java: readyTimeMs)
         self._able_at = now  # when the lane could last take such a batch (Java: drainTimeMs)
-        self._measured_at = now
+        self._measured_at = self._response_at = now
 
     def __repr__(self) -> str:
         which = "" if self.primary is self else "side "
@@ -187,6 +187,16 @@ class BrokerLane:
         # Large batches keep the network itself busy: the next one goes out behind the first.
         free = min(window.limit, window.size + has_large) - in_flight
         return free if free > 0 or (free == 0 and in_flight < window.limit) else -1
+
+    @property
+    def paced_until(self) -> float:
+        """When the next request may follow the last one. A broker that serves requests side by
+        side gets them at even distances: otherwise all would leave and return together, and what
+        comes in between would wait for a whole latency."""
+        window, in_flight = self.window, self.in_flight
+        if not window.side_by_side or not in_flight:
+            return 0.0
+        return in_flight[-1].sent_at + self.recent_minimum / window.limit
 
     def note_readiness(self, able: bool, now: float) -> None:
         """KIP-794: a batch is ready for the lane, which is ``able`` to take it or not."""
@@ -225,6 +235,8 @@ class BrokerLane:
         when it was sent."""
         if latency <= MIN_OVERDUE_S or latency <= self.overdue_after:
             self.window.on_response(latency, ahead)  # a stall says nothing about the broker's speed
+        self.window.compare(latency, ahead, self._response_at - (now - latency))
+        self._response_at = now
         if now - latency >= self._measured_at:
             self._measured_at = now
             self.newest_latencies.append(latency)
@@ -255,13 +267,14 @@ class BrokerLane:
     def expected_latency(self, now: float) -> float:
         """How soon the broker would answer a request sent now, in seconds; 0.0: it has to show.
 
-        The least of the newest latencies counts, once for each request in flight and the new one.
-        It is forgotten after some seconds without an answer: so a broker that gets no records
-        because it was slow is tried again.
+        The least of the newest latencies counts, once for each request in flight and the new one
+        unless the broker serves them side by side. It is forgotten after some seconds without an
+        answer: so a broker that gets no records because it was slow is tried again.
         """
         if now - self._measured_at > _FORGET_LATENCY_S:
             return 0.0
-        return self.recent_minimum * (1 + len(self.in_flight))
+        ahead = 0 if self.window.side_by_side else len(self.in_flight)
+        return self.recent_minimum * (1 + ahead)
 
     def oldest_wait(self, now: float, unblocked_since: float) -> float:
         """For how many seconds the oldest request has been waiting while the event loop could read

@@ -238,17 +238,15 @@ class BrokerLanes:
                 last_resort.add(number)
             if connection is None:
                 self._report_unreachable(lane.node_id, now)
-            elif connection.throttled_until > now:
+            elif (silent_until := max(connection.throttled_until, lane.paced_until)) > now:
                 # A new connection, an answer, or a transport that drains wakes the sender. Nothing
-                # wakes it at the end of a broker's throttling.
-                next_look = min(next_look, connection.throttled_until)
+                # wakes it at the end of a broker's throttling, or when its next request is due.
+                next_look = min(next_look, silent_until)
             elif connection.writable:
                 free = lane.free_slots(large, now) if lane.in_flight else 1
                 if free > 0:
                     available[number] = connection
-                    # A slow broker whose rest is over is due for a batch that shows its speed.
-                    on_trial = lane.recent_minimum >= _SLOW_LATENCY_S and self._is_slow(lane)
-                    expected[number] = 0.0 if on_trial else lane.expected_latency(now)
+                    expected[number] = self._expected_latency(lane, now)
                 elif free == 0 and ready_queues.has_full_head(number):
                     # A full batch cannot grow: it waits at the broker, which goes on without a
                     # pause.
@@ -256,8 +254,31 @@ class BrokerLanes:
                     saturated.add(number)
         pending = bool(self._liveness.suspected_at) and self._liveness.probe_pending
         return BrokerSurvey(
-            available, saturated, eligible, last_resort, next_look, pending, expected
+            available or self._that_show_how_they_serve(wanted, now),
+            saturated,
+            eligible,
+            last_resort,
+            next_look,
+            pending,
+            expected,
         )
+
+    def _expected_latency(self, lane: BrokerLane, now: float) -> float:
+        # A slow broker whose rest is over is due for a batch that shows its speed.
+        on_trial = lane.recent_minimum >= _SLOW_LATENCY_S and self._is_slow(lane)
+        return 0.0 if on_trial else lane.expected_latency(now)
+
+    def _that_show_how_they_serve(self, wanted: Iterable[int], now: float) -> dict[int, Connection]:
+        """All lanes are busy: those that take a second request to show whether the broker serves
+        requests side by side."""
+        found = {}
+        for number in wanted:
+            lane = self._lanes[number]
+            if len(lane.in_flight) == 1 and lane.can_take(lane.connection, lane.window.limit, now):
+                assert lane.connection is not None
+                if lane.window.is_comparison_due(now - lane.in_flight[0].sent_at):
+                    found[number] = lane.connection
+        return found
 
     def update_state(
         self, lane: BrokerLane, connection: Connection | None, unblocked_since: float, now: float

@@ -5,6 +5,9 @@ Enough to hide the network, and no more.
 A broker serves one request of a connection at a time. Requests in flight beyond the first only hide
 the network's round trip. More requests than that merely queue up at the broker, which may turn out
 to be the slow one.
+
+Some brokers serve the requests of a connection at the same time (those that write to an object
+store). They show it: a request that follows another one closely is answered as soon as one alone.
 """
 
 from __future__ import annotations
@@ -25,6 +28,13 @@ if TYPE_CHECKING:
 _SMOOTHING = 0.2  # the weight of a new service time in their average
 _ROUND_TRIPS_KEPT = 3  # how many measured round trips the least one is taken of
 _LEAST_SERVICE_S = 0.0001  # a shorter service time is below the grain of clock and event loop
+_QUEUEING_SMOOTHING = 0.5  # the weight of a new request in ``queueing``
+_LEAST_SHARED = 0.25  # requests tell how the broker serves them if they share this much of its time
+_LEAST_SHARED_S = 0.01  # ... and at least this many seconds, far more than a disturbance
+_SIDE_BY_SIDE = (0.4, 0.6)  # below the first they are served side by side, until above the second
+_ALONE_KEPT = 3  # how many latencies of requests alone the least one is taken of
+_AS_ALONE = 0.8  # a request faster than this part of that shows that it is out of date
+_COMPARED_EVERY = 64  # after this many responses a broker shows again how it serves requests
 _NEW_NETWORK_RATIO = 2.0  # a round trip that grew by this factor voids the service time
 
 _PROBE_INTERVAL_S = 0.5  # how often the round trip is measured
@@ -37,7 +47,8 @@ _PROBE_PATIENCE_RATIO = 40  # ... or this many times the 95th percentile of late
 class InFlightWindow:
     """``1 + round trip / service time``, at least 1 and at most ``limit``. Times in seconds.
 
-    Until both are known the size is 1. ``fixed`` leaves it at ``limit`` and measures nothing.
+    Until both are known the size is 1. It is ``limit`` if the broker serves requests side by side.
+    ``fixed`` leaves it at ``limit`` and measures nothing.
     """
 
     def __init__(self, limit: int, *, fixed: bool = False) -> None:
@@ -49,6 +60,14 @@ class InFlightWindow:
         disturbance makes a measurement longer."""
         self.service: float | None = None
         """How long the broker works on one Produce request, smoothed."""
+        self.side_by_side = False
+        """Whether the broker serves the requests of a connection at the same time."""
+        self._alone: deque[float] = deque(maxlen=_ALONE_KEPT)
+        """The newest latencies of requests with no other in flight."""
+        self._queueing: float | None = None
+        """The part of the time that a request shared with those ahead by which it was late,
+        smoothed: 1 if the broker serves them one by one, 0 if side by side."""
+        self._responses_until_compared = 0
         self.probed_at = -NEVER
         """When the round trip was last measured."""
 
@@ -58,7 +77,9 @@ class InFlightWindow:
     @property
     def size(self) -> int:
         """How many requests the broker should have in flight."""
-        return self.limit if self.fixed else self._size_for(self.round_trip)
+        if self.fixed or self.side_by_side:
+            return self.limit
+        return self._size_for(self.round_trip)
 
     @property
     def round_trip_doubtful(self) -> bool:
@@ -89,6 +110,43 @@ class InFlightWindow:
             self.service = service
         else:
             self.service += _SMOOTHING * (service - self.service)
+
+    def compare(self, latency: float, ahead: int, shared: float) -> None:
+        """Find out whether the broker serves requests side by side, by one that was answered:
+        ``ahead`` others had been in flight when it left, the last of them for ``shared`` seconds
+        more."""
+        self._responses_until_compared -= 1
+        if not ahead:
+            self._alone.append(latency)
+        if not ahead or not self._alone:
+            return
+        alone = min(self._alone)
+        if latency < _AS_ALONE * alone:
+            self._alone.clear()
+            return
+        if shared < _LEAST_SHARED_S or shared < _LEAST_SHARED * alone:
+            return
+        queued = min(1.0, max(0.0, (latency - alone) / shared))
+        if self._queueing is None:
+            self._queueing = queued
+        self._queueing += _QUEUEING_SMOOTHING * (queued - self._queueing)
+        below, above = _SIDE_BY_SIDE
+        self.side_by_side = self._queueing < (above if self.side_by_side else below)
+        if queued > above:
+            self._responses_until_compared = _COMPARED_EVERY
+
+    def is_comparison_due(self, elapsed: float) -> bool:
+        """Whether a request that follows the one sent ``elapsed`` seconds ago would show how the
+        broker serves requests, which is not known."""
+        if not self._alone or self._responses_until_compared > 0:
+            return False
+        alone = min(self._alone)
+        shared = alone - elapsed
+        return (
+            not self.side_by_side
+            and shared >= 2 * _LEAST_SHARED_S
+            and shared >= _LEAST_SHARED * alone
+        )
 
     def must_idle_for_probe(self, busy_for: float, p95_latency: float) -> bool:
         """Whether the connection must fall idle for a probe: it was busy for ``busy_for`` seconds,

@@ -317,10 +317,14 @@ class FakeCluster(ClusterContents):
             failure.append = append
             self._state.produce_failures[topic, partition].append(failure)
 
-    def delay_produce(self, node_id: int, seconds: float) -> None:
+    def delay_produce(self, node_id: int, seconds: float, *, overlapping: bool = False) -> None:
         """Delay the answers to a broker's Produce requests by ``seconds``, one after the other on
-        each connection (KIP-794's slow broker); 0 ends the delay."""
-        self._broker(node_id).produce_delay_s = seconds
+        each connection (KIP-794's slow broker); 0 ends the delay.
+
+        With ``overlapping`` the requests of a connection do not wait for each other, as with
+        brokers that write to an object store."""
+        broker = self._broker(node_id)
+        broker.produce_delay_s, broker.produce_delays_overlap = seconds, overlapping
 
     def throttle(self, milliseconds: int, node_id: int | None = None) -> None:
         """Set the throttle time in Produce responses of a broker, or of all brokers; 0 ends it.

@@ -61,6 +61,8 @@ class FakeConnection(asyncio.Protocol):
         self._received = bytearray()
         self._waiting: deque[Request] = deque()
         self._busy = False
+        self._overlapping_until = 0.0
+        """When the last answer leaves of those whose delays overlap."""
         self._timer: asyncio.TimerHandle | None = None
         self._awaited: asyncio.Future[Any] | None = None
         self._deferred_wake: Callable[[], None] | None = None
@@ -115,9 +117,17 @@ class FakeConnection(asyncio.Protocol):
             self._handle(self._waiting.popleft())
 
     def _handle(self, request: Request) -> None:
-        decided = self._state.intercept(request)
-        if decided is None and self._broker.produce_delay_s and request.api_key == ApiKey.PRODUCE:
-            decided = delay_answer(self._broker.produce_delay_s)
+        decided, now, delay = self._state.intercept(request), self._loop.time(), 0.0
+        if decided is None and request.api_key == ApiKey.PRODUCE:
+            delay = self._broker.produce_delay_s
+        if delay and not self._broker.produce_delays_overlap:
+            decided, delay = delay_answer(delay), 0.0
+        if delay or (now < self._overlapping_until and not isinstance(decided, Delay)):
+            outcome = self._outcome(request, decided)
+            # In order: timers of the same time are not.
+            at = self._overlapping_until = max(now + delay, self._overlapping_until + 1e-6)
+            self._loop.call_at(at, self._send, request, outcome)
+            return
         if not isinstance(decided, Delay):
             self._send(request, self._outcome(request, decided))
         elif decided.effect_first:

@@ -55,6 +55,7 @@ class FakeBroker:
     stalled: bool = False
     swallows_dials: bool = False
     produce_delay_s: float = 0.0
+    produce_delays_overlap: bool = False
     throttle_ms: int = 0
     connections: set[_Connection] = field(default_factory=set)
     dials: list[asyncio.Future[None]] = field(default_factory=list)

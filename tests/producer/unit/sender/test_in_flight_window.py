@@ -72,3 +72,42 @@ def test_a_round_trip_that_steps_is_followed() -> None:
         window.on_response(0.002, 0)
     assert window.round_trip == pytest.approx(0.002)
     assert window.size <= 5
+
+
+def _compared(window: InFlightWindow, latencies: list[tuple[float, int, float]]) -> bool:
+    for latency, ahead, shared in latencies:
+        window.compare(latency, ahead, shared)
+    return window.side_by_side
+
+
+@pytest.mark.parametrize(
+    ("latencies", "side_by_side"),
+    [
+        pytest.param([(0.4, 0, 0.0), (0.4, 1, 0.3)], True, id="as soon as alone"),
+        pytest.param([(0.4, 0, 0.0), (0.45, 1, 0.3)], True, id="a little later"),
+        pytest.param([(0.4, 0, 0.0), (0.7, 1, 0.3)], False, id="behind the one ahead"),
+        pytest.param([(0.4, 0, 0.0), (0.4, 1, 0.05)], False, id="too little shared"),
+        pytest.param([(0.004, 0, 0.0), (0.004, 1, 0.003)], False, id="too fast to tell"),
+        pytest.param([(0.4, 1, 0.3)], False, id="none was alone"),
+        pytest.param([(0.3, 0, 0.0), (0.04, 1, 0.02)], False, id="the first one was an outlier"),
+        pytest.param(
+            [(0.3, 0, 0.0), (0.02, 0, 0.0), (0.04, 1, 0.02)], False, id="the least one counts"
+        ),
+    ],
+)
+def test_a_broker_that_serves_requests_side_by_side(latencies, side_by_side: bool) -> None:
+    window = InFlightWindow(5)
+    assert _compared(window, latencies) is side_by_side
+    assert window.size == (5 if side_by_side else 1)
+
+
+def test_a_broker_that_begins_to_serve_requests_one_by_one() -> None:
+    window = InFlightWindow(5)
+    assert _compared(window, [(0.4, 0, 0.0), (0.4, 1, 0.3)])
+    assert _compared(window, [(0.9, 1, 0.3)]), "one late answer is not believed"
+    assert not _compared(window, [(0.9, 1, 0.3)])
+    assert window.size == 1
+    assert not window.is_comparison_due(0.0), "it has just shown it"
+    assert not _compared(window, [(0.4, 0, 0.0)] * 64)
+    assert window.is_comparison_due(0.1)
+    assert not window.is_comparison_due(0.35), "too late for the two to share much"

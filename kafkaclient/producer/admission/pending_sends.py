@@ -73,6 +73,7 @@ class PendingSends:
         space whatever it chooses."""
         self._claim_numbers = count()
         self._on_free = self._grant
+        self._granting = False
 
     @property
     def callers(self) -> int:
@@ -366,14 +367,20 @@ class PendingSends:
         come free does not: else a large record would never find room. Of each share only the first
         claim is looked at: a release costs little, with thousands of waiting calls, too.
         """
-        if self.buffer_pool.shares.moved:
-            self._follow_leaders()
-        while (send := self._next_claim()) is not None:
-            share = send.share
-            assert share is not None
-            share.claims.popleft()
-            self._claim_ended(share)
-            self._granted(send)
+        if self._granting:
+            return  # the send that was granted let another one claim: the loop below goes on to it
+        self._granting = True
+        try:
+            if self.buffer_pool.shares.moved:
+                self._follow_leaders()
+            while (send := self._next_claim()) is not None:
+                share = send.share
+                assert share is not None
+                share.claims.popleft()
+                self._claim_ended(share)
+                self._granted(send)
+        finally:
+            self._granting = False
 
     def _granted(self, send: PendingSend) -> None:
         self.buffer_pool.force(send.wants)

@@ -132,3 +132,26 @@ async def test_claims_of_many_partitions_follow_their_leaders(producing: StartPr
             fake.move_leader("t", partition, 1)
         await asyncio.wait_for(asyncio.gather(*sends), 20)
         fake.resume_broker(0)
+
+
+@virtual_time
+async def test_thousands_of_sends_wait_and_get_room_at_once(producing: StartProducer) -> None:
+    """Each of them lets the next one of its partition claim room, while claims are granted."""
+    fake = FakeCluster(brokers=1)
+    fake.create_topic("t", 4)
+    placed: list[list[tuple[int, int]]] = [[] for _ in range(4)]
+
+    async def send(producer: Producer, number: int) -> None:
+        at = await producer.send_and_wait("t", bytes(100), partition=number % 4)
+        placed[at.partition].append((at.offset, number))
+
+    async with producing(fake, **OPTIONS) as producer:
+        for partition in range(4):
+            await producer.send_and_wait("t", b"", partition=partition)
+        fake.stall_broker(0)
+        sends = [asyncio.create_task(send(producer, number)) for number in range(4000)]
+        await asyncio.sleep(3)
+        fake.resume_broker(0)
+        await asyncio.wait_for(asyncio.gather(*sends), 1)
+    for number, records in enumerate(placed):
+        assert [sent for _offset, sent in sorted(records)] == list(range(number, 4000, 4))

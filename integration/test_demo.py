@@ -16,6 +16,8 @@ SETTINGS = [
     "default",
     "availability.timeout.ms=5",
     "default, keyed by carrier",
+    "keyed, broker 0 stalled",
+    "confluent-kafka: keyed, broker 0 stalled",
 ]
 
 
@@ -38,14 +40,18 @@ def test_every_row_is_read_back_once_and_the_results_are_written(tmp_path) -> No
     runs = json.loads((tmp_path / "out" / "summary.json").read_text())["runs"]
     assert [run["setting"] for run in runs] == SETTINGS
     for run in runs:
-        assert (run["client"], run["rate"], run["linger_ms"]) == ("kafkaclient", 4000, 5)
+        client = "confluent" if "confluent" in run["setting"] else "kafkaclient"
+        assert (run["client"], run["rate"], run["linger_ms"]) == (client, 4000, 5)
         assert (run["records"], run["errors"]) == (12_000, 0)
         assert (run["lost"], run["duplicated"], run["reordered"]) == (0, 0, 0)
         assert (run["read_back"]["records"], run["read_back"]["unexpected"]) == (12_000, 0)
         assert len(run["read_back"]["records_per_partition"]) == 12
         assert len(run["bytes_per_broker"]) == len(run["requests_per_broker"]) == 3
         assert all(run["bytes_per_broker"])
-    assert [run["read_back"]["ordered_by"] for run in runs] == ["partition"] * 3 + ["key"]
+    assert [run["read_back"]["ordered_by"] for run in runs] == ["partition"] * 3 + ["key"] * 3
+    ours, peer = ((r["to_others_before_per_s"], r["to_others_stalled_per_s"]) for r in runs[4:])
+    assert min(ours) > 0
+    assert peer[0] > 0
 
     page = (tmp_path / "out" / "report.html").read_text()
     for setting in SETTINGS:

@@ -1,19 +1,23 @@
 """The demonstration: a real data set through three real brokers, one of which answers late.
 
 A proxy delays broker 0's Produce responses one after the other, as in the experiment of KIP-794.
-The same rows are published in four settings, read back and compared.
+The same rows are published in four settings, read back and compared. In two more runs, of this
+client and of a peer, the broker takes nothing for a while.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from examples.flights import flights
 from experiments.clients import OURS, client_config
 from experiments.demo.sampler import Samples, sampling
+from experiments.demo.stall import ManyTasks, Stall, rate_to_others, stalling
 from experiments.readback import ReadBack, read_back
 from experiments.topics import create_topics, produce_count
 from kafkaclient.perf.clients import make_client
@@ -46,6 +50,9 @@ class DemoSetting:
     options: Mapping[str, str] = field(default_factory=dict)
     """By Kafka's dotted names."""
     keyed: bool = False
+    stalled: bool = False
+    """Whether broker 0 takes nothing in the middle of the run."""
+    client: str = OURS
 
 
 SETTINGS = (
@@ -59,12 +66,20 @@ SETTINGS = (
         "availability.timeout.ms=5", "flights-availability", {"availability.timeout.ms": "5"}
     ),
     DemoSetting("default, keyed by carrier", "flights-keyed", keyed=True),
+    DemoSetting("keyed, broker 0 stalled", "flights-stalled", keyed=True, stalled=True),
+    DemoSetting(
+        "confluent-kafka: keyed, broker 0 stalled",
+        "flights-stalled-peer",
+        keyed=True,
+        stalled=True,
+        client="confluent",
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class DemoPlan:
-    """The size of the demonstration; the defaults take four minutes."""
+    """The size of the demonstration; the defaults take six minutes."""
 
     rows: int | None = None
     """Rows to publish in each run; None for all 336,776."""
@@ -85,9 +100,17 @@ class DemoRun:
     record: RunRecord
     read_back: ReadBack
     samples: Samples
+    stall: Stall | None = None
+    to_others: tuple[float, float] | None = None
+    """Rows per second to the other brokers, before the stall and during it."""
 
     def as_json(self) -> dict[str, Any]:
-        return {**self.record.as_json(), "read_back": self.read_back.as_json()}
+        rates = self.to_others or (None, None)
+        return {
+            **self.record.as_json(),
+            **dict(zip(("to_others_before_per_s", "to_others_stalled_per_s"), rates, strict=True)),
+            "read_back": self.read_back.as_json(),
+        }
 
 
 async def run_demo(plan: DemoPlan, watcher: Watcher) -> list[DemoRun]:
@@ -103,15 +126,25 @@ async def run_demo(plan: DemoPlan, watcher: Watcher) -> list[DemoRun]:
         # The rows live until the end. Collections that look through them would show as latency.
         gc.collect()
         gc.freeze()
-        topics = ["warm-up", *(setting.topic for setting in SETTINGS)]
+        settings = _installed(watcher)
+        topics = ["warm-up", *(setting.topic for setting in settings)]
         await create_topics(cluster, topics, plan.partitions)
         await _warm_up(cluster, rows, plan, watcher)
         await cluster.delay_produce(SLOW_BROKER, plan.delay_ms / 1e3)
         watcher.say(f"Broker {SLOW_BROKER} now answers each Produce {plan.delay_ms:g} ms late")
         return [
-            await _run(cluster, setting, rows, plan, watcher, number)
-            for number, setting in enumerate(SETTINGS, 1)
+            await _run(cluster, setting, rows, plan, watcher, f"{number}/{len(settings)}")
+            for number, setting in enumerate(settings, 1)
         ]
+
+
+def _installed(watcher: Watcher) -> list[DemoSetting]:
+    if find_spec("confluent_kafka") is not None:
+        return list(SETTINGS)
+    watcher.say(
+        "Left out confluent-kafka, which is not installed: pip install 'kafkaclient[bench]'"
+    )
+    return [setting for setting in SETTINGS if setting.client == OURS]
 
 
 async def _run(
@@ -120,22 +153,30 @@ async def _run(
     rows: Sequence[KeyValue],
     plan: DemoPlan,
     watcher: Watcher,
-    number: int,
+    number: str,
 ) -> DemoRun:
     sent = rows if setting.keyed else [(None, value) for _key, value in rows]
-    label = f"{number}/{len(SETTINGS)} {setting.name}"
-    view = watcher.producer_view()
-    client = make_client(
-        OURS,
-        client_config(cluster.proxied_bootstrap, setting.options),
-        setting.topic,
-        None if view is None else view.metrics,
+    label = f"{number} {setting.name}"
+    options, stall = setting.options, None
+    if setting.stalled:
+        size = sum(len(value) for _key, value in rows) / len(rows)
+        stall = Stall.of(plan.rate, size, len(rows))
+        options, sent = stall.options(setting.client), sent[: stall.rows]
+        label += f" {stall.seconds:g} s"
+    view = watcher.producer_view() if setting.client == OURS else None
+    config = client_config(cluster.proxied_bootstrap, options)
+    metrics = None if view is None else view.metrics
+    client = (
+        ManyTasks(config, setting.topic, metrics)
+        if setting.stalled and setting.client == OURS
+        else make_client(setting.client, config, setting.topic, metrics)
     )
     load = Load(client, LoadSpec(num_records=len(sent), rate=plan.rate))
     before = await produce_count(cluster)
     async with (
         watcher.working(f"{label}: publishing", len(sent), lambda: load.acknowledged, view),
         sampling(client.traffic) as samples,
+        stalling(cluster, SLOW_BROKER, stall) if stall else nullcontext(),
     ):
         run = await measure(client, load, sent, Labels(setting.name, _LINGER_MS))
     counted = (await produce_count(cluster)).since(before)
@@ -148,8 +189,9 @@ async def _run(
     async with watcher.working(f"{label}: reading back", len(sent), lambda: read):
         found = await read_back(cluster.bootstrap, setting.topic, sent, on_progress=progressed)
     record = found.added_to(counted.added_to(run.record))
+    to_others = rate_to_others(samples, SLOW_BROKER, stall) if stall else None
     watcher.say(f"{label}: {_verdict(record, found)}")
-    return DemoRun(setting, run, record, found, samples)
+    return DemoRun(setting, run, record, found, samples, stall, to_others)
 
 
 def _verdict(record: RunRecord, found: ReadBack) -> str:

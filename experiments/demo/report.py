@@ -15,7 +15,6 @@ from kafkaclient.pages import (
     latency_tail,
     legend,
     row,
-    run_color,
     verdict,
     write_page,
 )
@@ -28,11 +27,17 @@ if TYPE_CHECKING:
 
 __all__ = ["write_report"]
 
+_COLORS = ("#e8743b", "#3b82f6", "#14a38b", "#a46ede", "#d1495b", "#8d99ae")
+
 
 def write_report(path: Path, plan: DemoPlan, runs: Sequence[DemoRun]) -> None:
     """Write the report to ``path``; its folder is made when it is missing."""
     curves = [
-        Curve(run.setting.name, run_color(place), points(run.run.outcome.summary.distribution))
+        Curve(
+            run.setting.name,
+            _COLORS[place % len(_COLORS)],
+            points(run.run.outcome.summary.distribution),
+        )
         for place, run in enumerate(runs)
     ]
     write_page(
@@ -64,7 +69,18 @@ def _lead(plan: DemoPlan, runs: Sequence[DemoRun]) -> str:
         f"{records:,} flights that left New York City in 2013, as JSON, {plan.rate:,.0f} a second, "
         f"into {plan.partitions} partitions on three real Kafka brokers. Broker 0 answers each "
         f"Produce request {plan.delay_ms:g} ms late, one after the other; the others answer at "
-        "once. The runs differ in how the producer chooses partitions."
+        f"once. The runs differ in how the producer chooses partitions.{_stalled(runs)}"
+    )
+
+
+def _stalled(runs: Sequence[DemoRun]) -> str:
+    stalls = [run.stall.seconds for run in runs if run.stall is not None]
+    if not stalls:
+        return ""
+    return (
+        f" In the last ones broker 0 takes nothing for {stalls[0]:g} s, and the rows for it fill "
+        "the client's memory, which has the same bound for each client. The column with an arrow "
+        "has the rows per second to the other brokers, before the stall and during it."
     )
 
 
@@ -92,6 +108,8 @@ def _row(run: DemoRun, lowest: dict[str, float]) -> str:
         value = _number(run, name)
         cells.append(cell(f"{value:,.1f}", "best" if value <= least else ""))
     cells.append(cell(" / ".join(f"{sent / 1e6:.1f}" for sent in record.bytes_per_broker or ())))
+    others = "" if run.to_others is None else "{:,.0f} → {:,.0f}".format(*run.to_others)
+    cells.append(cell(others))
     cells.append(cell(f"{sum(record.requests_per_broker or ()):,}"))
     found = run.read_back
     cells += [

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from experiments.demo.experiment import DemoPlan
 from experiments.demo.report import write_report
+from experiments.demo.stall import Stall
 from kafkaclient import pages
 
 if TYPE_CHECKING:
@@ -27,6 +29,15 @@ def _small_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
 def written(path: Path, runs: list[DemoRun]) -> str:
     write_report(path, DemoPlan(), runs)
     return path.read_text(encoding="utf-8")
+
+
+def test_the_lead_explains_the_stall_if_there_was_one(tmp_path: Path, demo_run: Make) -> None:
+    run = demo_run("keyed")
+    stalled = replace(run, stall=Stall(10.0, 8000.0, 300.0), to_others=(3400.0, 3350.0))
+    text = "takes nothing for 10 s"
+    assert text in written(tmp_path / "a.html", [run, stalled])
+    assert "3,400 → 3,350" in written(tmp_path / "a.html", [run, stalled])
+    assert text not in written(tmp_path / "a.html", [run])
 
 
 def test_the_page_holds_everything_itself(tmp_path: Path, demo_run: Make) -> None:

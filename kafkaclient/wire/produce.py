@@ -65,6 +65,11 @@ _ACKS_TIMEOUT = struct.Struct(">hi")
 # A partition's number, error code, base offset, log append time, and log start offset.
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_WITHOUT_LOG_START = struct.Struct(">ihqq")
+# A flexible response from its only partition on: that the array has one partition, the partition's
+# fields, what follows them, the throttle time, and that there are no tagged fields.
+_LONE_PARTITION = struct.Struct(">BihqqqIiB")
+_ONE = 2  # the length of a compact array of one element
+_PLAIN = 0x01000000  # no record errors, no error message, no tagged fields of partition and topic
 
 # The smallest size of an element in bytes, which limits the counts that a peer can claim.
 _MIN_TOPIC = 2
@@ -148,12 +153,19 @@ def decode_response(
     reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
     reader.tagged_fields()  # of the response header
     partitions: list[PartitionResult] = []
-    for _ in reader.array(_MIN_TOPIC):
+    topics = reader.array(_MIN_TOPIC)
+    for _ in topics:
         if version >= FIRST_WITH_TOPIC_IDS:
             topic_id = bytes(reader.take(_ID_SIZE))
             topic = (names or {}).get(topic_id) or topic_id.hex()
         else:
             topic = reader.string()
+        left = reader.end - reader.position
+        if reader.flexible and len(topics) == 1 and left == _LONE_PARTITION.size:
+            lone = _LONE_PARTITION.unpack_from(reader.data, reader.position)
+            if lone[0] == _ONE and lone[6] == _PLAIN and not lone[8]:
+                partitions.append(_new(PartitionResult, (topic, *lone[1:6], (), None, -1, -1)))
+                return _new(ProduceResult, (partitions, lone[7], ()))
         for _ in reader.array(_MIN_PARTITION):
             partitions.append(_partition(reader, version, topic))  # noqa: PERF401 - no extra call
         reader.tagged_fields()

@@ -227,6 +227,30 @@ def test_response_agrees_with_the_reference_decoder(version, topics, nodes):
     ]
 
 
+@pytest.mark.parametrize("leader", [None, {"leader_id": 2, "leader_epoch": 9}])
+@pytest.mark.parametrize("message", [None, "", "worse"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_response_about_one_partition(version, message, leader):
+    """The frequent form of it is decoded in one step."""
+    partition = {
+        "index": 2**31 - 1,
+        "error_code": 7,
+        "base_offset": 2**62,
+        "log_append_time_ms": -1,
+        "log_start_offset": 3,
+        "record_errors": [],
+        "error_message": message,
+        "current_leader": leader,
+    }
+    topics, known = told(version, [{"name": "ü", "partition_responses": [partition]}])
+    payload = encode_response(0, version, 7, responses=topics, throttle_time_ms=11)[8:]
+    result = decode_response(version, payload, known)
+    assert result == ([expected_partition(version, "ü", partition)], 11, ())
+    for end in range(len(payload)):
+        with pytest.raises(ProtocolError):
+            decode_response(version, payload[:end], known)
+
+
 def sample(version: int) -> bytes:
     partition = {
         "index": 1,

@@ -181,7 +181,10 @@ class ReadyQueues:
     @property
     def has_large_unbound(self) -> bool:
         """Whether a topic's first unbound batch is large."""
-        return any(queue.batches and queue.batches[0].large for queue in self.unbound)
+        for queue in self.unbound:  # noqa: SIM110 - any() would make a generator in each pass
+            if queue.batches and queue.batches[0].large:
+                return True
+        return False
 
     def has_full_head(self, lane: int) -> bool:
         """Whether the lane's longest ready batch is full."""

@@ -212,15 +212,15 @@ class FairShare:
         """The partition was given ``nbytes``."""
         bytes_given = self._bytes_given
         if partition < len(bytes_given):
-            least = self._least(self._lanes[partition])
+            least = self._least(self._lanes[partition]) if self._reset_to else self._least_of_all
             given = bytes_given[partition] = max(bytes_given[partition], least) + nbytes
             self._batch = max(nbytes, _DECAY * self._batch)
             self._least_of_all = max(self._least_of_all, given - int(_MOST_BEHIND * self._batch))
 
     def _least(self, lane: int) -> int:
-        """The least bytes that a partition of the lane counts with."""
-        least = self._least_of_all
-        return max(least, self._reset_to.get(lane, 0)) if self._reset_to else least
+        """The least bytes that a partition of the lane counts with, while ``_reset_to`` has any."""
+        least = self._reset_to.get(lane, 0)
+        return max(self._least_of_all, least)
 
     def reset_to_average(self, lane: int) -> None:
         """The lane's broker recovered. Raise its partitions to the average of the others, so that
@@ -260,11 +260,12 @@ class FairShare:
         the least bytes that count is not moved: as the least rises, all entries would be.
         """
         heap = self._heaps.get(lane)
+        least = self._least(lane) if self._reset_to else self._least_of_all
         while heap:
             noted, tie, partition = heap[0]
             given = self._bytes_given[partition]
             if noted >= given:
                 # Partitions further behind than allowed are equal.
-                return max(noted, self._least(lane)), tie, partition, lane
+                return max(noted, least), tie, partition, lane
             heapreplace(heap, (given, self._random(), partition))
         return None

@@ -123,7 +123,9 @@ class _RequestFiller:
         """By lane: bytes left in the requests that are not full yet."""
         self._unsaturated = survey.available.keys() - survey.saturated
         """Available lanes with room in their in-flight window."""
-        self._must_send = set(filter(self._ready_queues.must_take_first, survey.saturated))
+        self._must_send = {
+            lane for lane in survey.saturated if self._ready_queues.must_take_first(lane)
+        }
         """Available lanes with a full window whose first ready batch is bound to that broker. A
         lane leaves this set when that batch has had its turn."""
         self._taken: set[PartitionQueue] = set()

@@ -9,7 +9,7 @@ from fuzz.targets import CALLS, FETCH
 from kafkaclient.wire import codec
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.api_versions import ApiVersionsCall
-from kafkaclient.wire.compression import Codec, compress
+from kafkaclient.wire.compression import CompressionType, compress
 from kafkaclient.wire.fetch import ListOffsetsCall
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.producer_ids import InitProducerIdCall
@@ -150,7 +150,7 @@ def _requests() -> Iterator[bytes]:
 
 
 def _batches() -> Iterator[bytes]:
-    for chosen in Codec:
+    for chosen in CompressionType:
         builder = BatchBuilder(1000)
         for n in range(3):
             builder.append(1000 + n, b"key", b"value" * n, (("h", b"x"), ("n", None)))
@@ -172,7 +172,7 @@ def _fetch_responses() -> Iterator[bytes]:
 
 def _compressed() -> Iterator[bytes]:
     noise = Random(1).randbytes(300)
-    for number, chosen in enumerate(Codec):
+    for number, chosen in enumerate(CompressionType):
         for plain in (b"", b"abc" * 50, noise):
             yield bytes([number]) + compress(chosen, plain)
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.errors import KafkaError, ProtocolError, UnreadableBatchError
 from kafkaclient.net.connection import Connection
 from kafkaclient.net.login import KeyCache, Scram256, Scram512
-from kafkaclient.net.mechanisms import OAuthBearer, Plain, RefusedError
+from kafkaclient.net.mechanisms import OAuthBearer, Plain, SaslRefusedError
 from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.net.tokens import Token
 from kafkaclient.reader.batch import FetchedPart
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire import api_versions, codec, fetch, produce, topics, transactions
 from kafkaclient.wire import api_versions as sasl
-from kafkaclient.wire.compression import Codec, decompress
+from kafkaclient.wire.compression import CompressionType, decompress
 from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
 from kafkaclient.wire.metadata import MetadataCall, TopicCache
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 from kafkaclient.wire.record_reader import batch_header, iter_records, verify_crc
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def sasl_challenge(data: bytes) -> None:
     for challenge in data[1:].split(b"\n"):
         try:
             answer = mechanism.answer(challenge)
-        except RefusedError:
+        except SaslRefusedError:
             return
         assert isinstance(answer, bytes) or (answer is None and "SCRAM" not in mechanism.name)
 
@@ -158,7 +158,7 @@ def fetched_part(data: bytes) -> None:
 
 
 def decompression(data: bytes) -> None:
-    chosen = list(Codec)[_choice(data, 0, len(Codec))]
+    chosen = list(CompressionType)[_choice(data, 0, len(CompressionType))]
     plain = _outcome(lambda: decompress(chosen, data[1:], _LIMIT))
     assert plain is ProtocolError or len(plain) <= _LIMIT
 
@@ -168,7 +168,7 @@ def decompression(data: bytes) -> None:
 
 def primitive_types(data: bytes) -> None:
     flexible, steps = bool(_choice(data, 0, 2)), data[1:17]
-    reader = Reader(data[17:], flexible=flexible)
+    reader = FieldReader(data[17:], flexible=flexible)
     for step in steps:
         name = _READS[step % len(_READS)]
         read = getattr(reader, name)

@@ -14,7 +14,7 @@ from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import KafkaError
 from kafkaclient.wire.api import INT32, NO_TAGS, ApiKey, compact_string, uvarint
 from kafkaclient.wire.metadata import MetadataCall
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -98,12 +98,12 @@ async def leaders(address: Address, topics: Sequence[str]) -> dict[tuple[str, in
     }
 
 
-async def _ask(address: Address, api: ApiKey, version: int, body: bytes) -> Reader:
+async def _ask(address: Address, api: ApiKey, version: int, body: bytes) -> FieldReader:
     """The response of a request with a flexible version, positioned at its body."""
     client = _CLIENT_ID.encode()
     head = _HEADER.pack(api, version, 1, len(client)) + client + NO_TAGS
     frame = INT32.pack(len(head) + len(body)) + head + body
-    reader = Reader(await _exchange(address, frame), flexible=True)
+    reader = FieldReader(await _exchange(address, frame), flexible=True)
     reader.int32()  # correlation id
     reader.tagged_fields()
     return reader

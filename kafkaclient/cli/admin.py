@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from pathlib import Path
 
-    from kafkaclient.cli.connection import Connection
+    from kafkaclient.cli.connection import ConnectionOptions
 
 
 # --- What the commands of the admin client share: a started client, confirming --------------------
@@ -59,7 +59,7 @@ def on_cluster(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
             raise typer.Exit(OVER_LIMIT) from None
 
     @wraps(command)
-    def run(connection: Connection, **options: Any) -> None:
+    def run(connection: ConnectionOptions, **options: Any) -> None:
         run_command(main(partial(_connected, connection), options))
 
     run.__signature__ = inspect.signature(command, eval_str=True)  # type: ignore[attr-defined]
@@ -68,7 +68,7 @@ def on_cluster(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
 
 @asynccontextmanager
 async def _connected(
-    connection: Connection,
+    connection: ConnectionOptions,
     *,
     limits_file: Path | None = None,
     ignore_limits: bool = False,

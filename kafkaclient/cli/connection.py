@@ -127,7 +127,7 @@ _SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionOptions:
     """The options for the connection, as given. :meth:`options` puts them together."""
 
     bootstrap: str | None = None
@@ -178,7 +178,7 @@ class Connection:
 
 def with_connection(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options for the connection. Its first argument is the
-    :class:`Connection`; the others are read as :func:`described` does."""
+    :class:`ConnectionOptions`; the others are read as :func:`described` does."""
 
     def run(
         *,
@@ -193,7 +193,7 @@ def with_connection(command: Callable[..., None]) -> Callable[..., None]:
         variables = (
             name for name, source in sources.items() if source and source.name == "ENVIRONMENT"
         )
-        given = Connection(bootstrap, command_config, profile, timeout, frozenset(variables))
+        given = ConnectionOptions(bootstrap, command_config, profile, timeout, frozenset(variables))
         command(given, **own)
 
     context, *added, _own = inspect.signature(run, eval_str=True).parameters.values()

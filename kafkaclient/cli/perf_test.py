@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from kafkaclient.cli import perf_report
-from kafkaclient.cli.connection import Connection, check_reachable, with_connection
+from kafkaclient.cli.connection import ConnectionOptions, check_reachable, with_connection
 from kafkaclient.cli.output import FAILED, run_blocking, run_command, stderr_console
 from kafkaclient.cli.perf_plan import (
     DEFAULT_TRANSACTION_MS,
@@ -68,7 +68,7 @@ def repeat_flags(args: list[str]) -> Iterator[str]:
 
 @with_connection
 def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
-    connection: Connection,
+    connection: ConnectionOptions,
     *,
     topic: Annotated[str, "Produce records to this topic."],
     num_records: Annotated[int, typer.Option(min=1, help="Number of records to produce.")],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _Labels = frozenset[tuple[str, str]]
 
 
-class BrokerStatus(NamedTuple):
+class BrokerFigures(NamedTuple):
     """A broker as a producer sees it."""
 
     broker: int
@@ -53,7 +53,7 @@ class ProducerStatus(NamedTuple):
     waiting_tasks: float
     queue_times: Counts | None
     """Seconds from opening a batch until it was sent."""
-    brokers: tuple[BrokerStatus, ...]
+    brokers: tuple[BrokerFigures, ...]
     """In the order of their ids, without bootstrap servers."""
 
 
@@ -123,7 +123,7 @@ def _node_ids(values: Mapping[str, Mapping[_Labels, float]]) -> set[int]:
     return {int(dict(labels)["broker"]) for labels in found}
 
 
-def _broker(node_id: int, series: _Series) -> BrokerStatus:
+def _broker(node_id: int, series: _Series) -> BrokerFigures:
     label = str(node_id)
     reasons = [
         (dict(labels)["reason"], value)
@@ -131,7 +131,7 @@ def _broker(node_id: int, series: _Series) -> BrokerStatus:
         if ("broker", label) in labels
     ]
     exclusions = series.values.get(f"{PREFIX}broker_exclusions_total", {})
-    return BrokerStatus(
+    return BrokerFigures(
         node_id,
         series.count("broker_queue_bytes", broker=label),
         series.count("broker_queue_batches", broker=label),
@@ -153,7 +153,7 @@ _HISTORY = 60  # scrapes that the history of a rate covers
 class BrokerTrend(NamedTuple):
     """A broker: its state, and the last 10 seconds. None: not known."""
 
-    status: BrokerStatus
+    status: BrokerFigures
     share: float | None
     """Of the bytes that the producer sent, from 0 to 1."""
     bytes_per_s: float | None
@@ -280,7 +280,7 @@ def _began_again(before: ProducerStatus, now: ProducerStatus) -> bool:
     return now.records_sent < before.records_sent or before.up != now.up
 
 
-def _produced(brokers: dict[int, BrokerStatus], node_id: int) -> float:
+def _produced(brokers: dict[int, BrokerFigures], node_id: int) -> float:
     return brokers[node_id].produced_bytes if node_id in brokers else 0.0
 
 

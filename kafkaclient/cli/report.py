@@ -17,7 +17,7 @@ import typer
 from rich.console import Group
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kafkaclient.cli.connection import Connection, with_connection
+from kafkaclient.cli.connection import ConnectionOptions, with_connection
 from kafkaclient.cli.output import (
     WIDE,
     plain_table,
@@ -61,7 +61,7 @@ _BROKER_COLUMNS = (
 
 @with_connection
 def report(
-    connection: Connection,
+    connection: ConnectionOptions,
     *,
     folders: Annotated[
         list[str] | None,
@@ -119,7 +119,7 @@ def report(
 
 
 def _follow(
-    connection: Connection,
+    connection: ConnectionOptions,
     topic: str,
     only_folders: bool,
     since: str | None,
@@ -162,14 +162,14 @@ def _follow(
                 query.awaitTermination()  # raises why the query has ended
 
 
-async def _check_topic(connection: Connection, topic: str) -> None:
+async def _check_topic(connection: ConnectionOptions, topic: str) -> None:
     """Raises UnknownTopicError at once: Spark would print stack traces."""
     async with connection.admin() as admin:
         await admin.describe_topic(topic)
 
 
 def _report(
-    connection: Connection,
+    connection: ConnectionOptions,
     folders: Sequence[str] | None,
     since: str | None,
     until: str | None,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ClientConfig
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.pipeline import Meter
-    from kafkaclient.net.security import Security, Session
+    from kafkaclient.net.security import SaslSession, Security
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class BrokerLink:
         self._refused_logins = 0
         self.refused_since: float | None = None
         """Since when each attempt was refused, or did not find an address; None: it is not so."""
-        self._session: Session | None = None
+        self._session: SaslSession | None = None
         self._lost_early = False
         self._stage = _NOT_CONNECTED
         """The step of the attempt that is under way, for the error when the time is over."""

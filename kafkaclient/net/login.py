@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kafkaclient.errors import SaslAuthenticationError
-from kafkaclient.net.mechanisms import OAuthBearer, Plain, RefusedError
+from kafkaclient.net.mechanisms import OAuthBearer, Plain, SaslRefusedError
 from kafkaclient.net.tls import https_context
 from kafkaclient.net.tokens import ClientCredentials, TokenSource
 
@@ -99,7 +99,7 @@ class _Scram:
         try:
             text = challenge.decode()
         except UnicodeDecodeError as error:
-            raise RefusedError("the broker's SCRAM message is not text") from error
+            raise SaslRefusedError("the broker's SCRAM message is not text") from error
         if self._signature is None:
             return self._prove(text)
         if not self._verified:
@@ -109,9 +109,9 @@ class _Scram:
     def _prove(self, server_first: str) -> bytes:
         nonce, salt, iterations = _server_first(server_first)
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
-            raise RefusedError("the broker's SCRAM nonce does not continue this client's")
+            raise SaslRefusedError("the broker's SCRAM nonce does not continue this client's")
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-            raise RefusedError(
+            raise SaslRefusedError(
                 f"the broker demands {iterations} SCRAM iterations; accepted are "
                 f"{MIN_ITERATIONS} to {MAX_ITERATIONS}"
             )
@@ -128,9 +128,9 @@ class _Scram:
     def _verify(self, server_final: str, expected: bytes) -> None:
         fields = _fields(server_final)
         if "e" in fields:
-            raise RefusedError(f"the broker says: {fields['e']}")
+            raise SaslRefusedError(f"the broker says: {fields['e']}")
         if not hmac.compare_digest(_decoded(fields.get("v", ""), "signature"), expected):
-            raise RefusedError(
+            raise SaslRefusedError(
                 "the broker could not prove that it knows the password: its SCRAM signature is "
                 "wrong. It may not be the broker that it pretends to be"
             )
@@ -154,18 +154,20 @@ class Scram512(_Scram):
 def _server_first(text: str) -> tuple[str, bytes, int]:
     fields = _fields(text)
     if "e" in fields:
-        raise RefusedError(f"the broker says: {fields['e']}")
+        raise SaslRefusedError(f"the broker says: {fields['e']}")
     if "m" in fields:
-        raise RefusedError("the broker demands a SCRAM extension that this client does not know")
+        raise SaslRefusedError(
+            "the broker demands a SCRAM extension that this client does not know"
+        )
     try:
         nonce, salt, count = fields["r"], fields["s"], fields["i"]
     except KeyError as error:
-        raise RefusedError(f"the broker's first SCRAM message lacks {error}") from error
+        raise SaslRefusedError(f"the broker's first SCRAM message lacks {error}") from error
     if not (count.isascii() and count.isdecimal() and len(count) <= 10):
-        raise RefusedError("the broker's number of SCRAM iterations is not a number")
+        raise SaslRefusedError("the broker's number of SCRAM iterations is not a number")
     salt_bytes = _decoded(salt, "salt")
     if not salt_bytes:
-        raise RefusedError("the broker's SCRAM salt is empty")
+        raise SaslRefusedError("the broker's SCRAM salt is empty")
     return nonce, salt_bytes, int(count)
 
 
@@ -175,7 +177,7 @@ def _fields(text: str) -> dict[str, str]:
     for part in text.split(","):
         letter, equals, value = part.partition("=")
         if len(letter) != 1 or not equals or letter in fields:
-            raise RefusedError("the broker's SCRAM message is malformed")
+            raise SaslRefusedError("the broker's SCRAM message is malformed")
         fields[letter] = value
     return fields
 
@@ -184,7 +186,7 @@ def _decoded(text: str, what: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise RefusedError(f"the broker's SCRAM {what} is not base64") from error
+        raise SaslRefusedError(f"the broker's SCRAM {what} is not base64") from error
 
 
 _SCRAM = {kind.name: kind for kind in (Scram256, Scram512)}

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.tokens import Token
 
 
-class RefusedError(Exception):
+class SaslRefusedError(Exception):
     """The broker breaks the mechanism's rules, rejects the client, or cannot prove its identity.
     The message has no secret in it."""
 
@@ -27,7 +27,7 @@ class Mechanism(Protocol):
 
     def answer(self, challenge: bytes) -> bytes | None:
         """The reply to the broker's message; None if the authentication is complete and the broker
-        has proved what the mechanism demands. Raises :class:`RefusedError`."""
+        has proved what the mechanism demands. Raises :class:`SaslRefusedError`."""
         ...
 
 
@@ -48,7 +48,7 @@ class Plain:
 
     def answer(self, challenge: bytes) -> bytes | None:
         if challenge:
-            raise RefusedError("the broker answered PLAIN with a challenge, which has none")
+            raise SaslRefusedError("the broker answered PLAIN with a challenge, which has none")
         return None
 
 
@@ -68,7 +68,7 @@ class OAuthBearer:
 
     def answer(self, challenge: bytes) -> bytes | None:
         if self._refusal is not None:
-            raise RefusedError(f"the broker refused the token: {self._refusal}")
+            raise SaslRefusedError(f"the broker refused the token: {self._refusal}")
         if not challenge:
             return None
         # The broker's reason, as JSON. After the client's reply the broker sends its error.

@@ -29,4 +29,4 @@ class PendingRequest:
         self.sent_at: float = sent_at
         self.api: str = api
         self.deadline: float = 0.0
-        """When the response is overdue. Assigned by :meth:`Pipeline.send`."""
+        """When the request times out. Assigned by :meth:`Pipeline.send`."""

@@ -74,8 +74,8 @@ _GATHER_FROM = 4096  # bytes; copying fewer bytes costs less than a system call 
 _WRITELINES_NEVER_PAUSES = (3, 12) <= sys.version_info < (3, 12, 9) or (
     (3, 13) <= sys.version_info < (3, 13, 2)
 )
-# After the event loop was blocked, an overdue response may be in the socket, not read yet. The loop
-# gets this time to read it.
+# After the event loop was blocked, a response that seems late may be in the socket, not read yet.
+# The loop gets this time to read it.
 _SECOND_CHECK_S = 0.02
 _MAX_SECOND_CHECK_S = 1.0
 _LOOP_GRAIN_S = 0.001  # uvloop's timers count whole milliseconds; a shorter timer fires at once
@@ -172,8 +172,8 @@ class Pipeline(asyncio.Protocol):
         """Write one framed request; returns its size in bytes.
 
         ``request.on_done`` is called exactly once, never inside this call, and in the order of the
-        requests: with the response, or with the error if the connection is lost, the response is
-        overdue, or the request could not be written completely. ``request`` is None if the broker
+        requests: with the response, or with the error if the connection is lost, or if the
+        request timed out or could not be written completely. ``request`` is None if the broker
         sends no response (Produce with acks=0).
 
         Raises :class:`~kafkaclient.errors.BrokerConnectionError` if the connection is closed; then
@@ -380,7 +380,7 @@ class Pipeline(asyncio.Protocol):
             self._timer = None
 
     def _check_deadlines(self) -> None:
-        """Close the connection if a request is overdue; otherwise sleep until the next deadline.
+        """Close the connection if a request has timed out; otherwise sleep until the next deadline.
 
         A response does not move the timer: there is one timer per timeout period, not one per
         request.
@@ -409,7 +409,7 @@ class Pipeline(asyncio.Protocol):
             return self._timed_out(request, now)
         return BrokerConnectionError(
             f"the connection to {self.node} was closed before {request.api} was answered, "
-            f"because another request was overdue: {self._error}"
+            f"because another request timed out: {self._error}"
         )
 
     def _timed_out(self, request: PendingRequest, now: float) -> RequestTimedOutError:

@@ -21,7 +21,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.log_fields import log_fields
 from kafkaclient.net.dialer import TcpDialer
-from kafkaclient.net.mechanisms import RefusedError
+from kafkaclient.net.mechanisms import SaslRefusedError
 from kafkaclient.net.off_loop import OffLoop
 from kafkaclient.net.tls_failures import is_tls
 from kafkaclient.time_limit import time_limit
@@ -75,7 +75,7 @@ async def authenticate(connection: Connection, mechanism: Mechanism) -> float:
         raise broker_error(offer.error_code, f"SaslHandshake for {name} to {node}")
     try:
         return await _exchange(connection, mechanism)
-    except RefusedError as error:
+    except SaslRefusedError as error:
         raise SaslAuthenticationError(f"{name} with {node} failed: {error}") from None
 
 
@@ -95,7 +95,7 @@ async def _exchange(connection: Connection, mechanism: Mechanism) -> float:
         if next_message is None:
             return lifetime_s
         message = next_message
-    raise RefusedError("the exchange does not end")
+    raise SaslRefusedError("the exchange does not end")
 
 
 def _refused(node: str, mechanism: str, code: int, said: str | None) -> KafkaError:
@@ -120,7 +120,7 @@ async def demanded_mechanisms(connection: Connection) -> tuple[str, ...] | None:
     return offer.mechanisms if offer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else None
 
 
-class Session:
+class SaslSession:
     """The authenticated session of a connection, which is renewed before it ends (KIP-368).
 
     The messages of a renewal are sent behind the requests in flight. Further requests wait until
@@ -254,7 +254,7 @@ class Security:
 
     async def authenticate(
         self, connection: Connection, mechanism: Mechanism | None
-    ) -> Session | None:
+    ) -> SaslSession | None:
         """Authenticate a connection after ApiVersions; returns its session, or None without SASL.
 
         Raises :class:`~kafkaclient.errors.AuthenticationError`, and what :meth:`Connection.call`
@@ -267,7 +267,7 @@ class Security:
         except AuthenticationError as error:
             self._login.refused(error)
             raise
-        return Session(connection, self._login, lifetime, clock=self._clock, rng=self._rng)
+        return SaslSession(connection, self._login, lifetime, clock=self._clock, rng=self._rng)
 
     async def explain_silence(self, name: str, host: str, port: int, dialer: Dialer) -> None:
         """Raise SslAuthenticationError if a broker did not answer because it expects TLS."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ class AccumulatorSettings:
     linger: float = 0.005
     buffer_memory: int = 33554432
     delivery_timeout: float = 120.0
-    codec: Codec = Codec.NONE
+    codec: CompressionType = CompressionType.NONE
     level: int | None = None
     late: bool = False
     """Late binding: unkeyed records get their partition when a broker can take their batch."""
@@ -84,11 +84,11 @@ def accumulator_settings(
     """``early``: how late timers fire on average, in seconds; lingering ends earlier by it."""
     delivery_timeout = config.delivery_timeout_ms / 1000
     linger = min(config.linger_ms / 1000, MAX_OPEN_SHARE * delivery_timeout)
-    codec = Codec[config.compression_type.upper()]
+    codec = CompressionType[config.compression_type.upper()]
     levels = {
-        Codec.GZIP: config.compression_gzip_level,
-        Codec.LZ4: config.compression_lz4_level,
-        Codec.ZSTD: config.compression_zstd_level,
+        CompressionType.GZIP: config.compression_gzip_level,
+        CompressionType.LZ4: config.compression_lz4_level,
+        CompressionType.ZSTD: config.compression_zstd_level,
     }
     return AccumulatorSettings(
         batch_size=config.batch_size,

@@ -16,7 +16,7 @@ from kafkaclient.wire.arrow import (
     schema_capsule,
     stream_capsule,
 )
-from kafkaclient.wire.compression import Codec, decompress
+from kafkaclient.wire.compression import CompressionType, decompress
 from kafkaclient.wire.record_columns import RecordColumns
 from kafkaclient.wire.record_reader import (
     BATCH_OVERHEAD,
@@ -314,7 +314,7 @@ class FetchedPart:
         if self._is_left_out(header, batch):
             return
         body: memoryview | bytes = batch[BATCH_OVERHEAD : header.size]
-        if header.codec != Codec.NONE:
+        if header.codec != CompressionType.NONE:
             body = decompress(header.codec, body)
         columns.append(
             body,

@@ -19,7 +19,7 @@ from kafkaclient.errors import ProtocolError, TaskAssignmentError
 from kafkaclient.streams.tasks import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, TaskId
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import INT32, string
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Set
@@ -135,7 +135,7 @@ class SubscriptionInfo:
 def decode_subscription(data: Buffer) -> SubscriptionInfo | FutureSubscriptionInfo:
     """Decode a member's user data. Trailing bytes are ignored, as in Java. Raises
     :class:`~kafkaclient.errors.ProtocolError` for malformed bytes."""
-    reader = Reader(data, flexible=False)
+    reader = FieldReader(data, flexible=False)
     version = reader.int32()
     if version < 1:
         raise ProtocolError(f"the subscription has version {version}; versions begin at 1")
@@ -166,7 +166,7 @@ def decode_subscription(data: Buffer) -> SubscriptionInfo | FutureSubscriptionIn
     )
 
 
-def _read_sums(reader: Reader, version: int) -> dict[TaskId, int]:
+def _read_sums(reader: FieldReader, version: int) -> dict[TaskId, int]:
     sums = {}
     if version >= _FLAT_SUMS:
         for _ in reader.array(_TASK_SUM.size + 2):
@@ -221,7 +221,7 @@ class AssignmentInfo:
         Raises :class:`~kafkaclient.errors.TaskAssignmentError` for an unsupported version, and
         :class:`~kafkaclient.errors.ProtocolError` for malformed bytes.
         """
-        reader = Reader(data, flexible=False)
+        reader = FieldReader(data, flexible=False)
         version = reader.int32()
         if not _EARLIEST_ASSIGNMENT <= version <= LATEST_SUPPORTED_VERSION:
             raise TaskAssignmentError(
@@ -294,7 +294,7 @@ def _hosts(*by_host: Hosts) -> bytes:
 
 
 def _read_hosts(
-    reader: Reader, topics: Mapping[int, str]
+    reader: FieldReader, topics: Mapping[int, str]
 ) -> dict[HostInfo, frozenset[TopicPartition]]:
     found = {}
     for _ in reader.array(10):
@@ -311,7 +311,7 @@ def _task(task: TaskId) -> bytes:
     return _TASK.pack(task.subtopology, task.partition) + INT32.pack(len(name) // 2) + name
 
 
-def _read_task(reader: Reader, version: int) -> TaskId:
+def _read_task(reader: FieldReader, version: int) -> TaskId:
     subtopology, partition = reader.int32(), reader.int32()
     if version < _NAMED_TOPOLOGIES:
         return TaskId(subtopology, partition)
@@ -324,7 +324,7 @@ def _text(text: str) -> bytes:
     return INT32.pack(len(encoded)) + encoded
 
 
-def _read_text(reader: Reader, encoding: str = "utf-8", unit: int = 1) -> str:
+def _read_text(reader: FieldReader, encoding: str = "utf-8", unit: int = 1) -> str:
     """Text behind its length in units of ``unit`` bytes."""
     encoded = bytes(reader.take(unit * len(reader.array(unit))))
     try:

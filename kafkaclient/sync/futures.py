@@ -67,11 +67,12 @@ moment before a lock is waited for does not end the wait."""
 _RLock: Any = type(threading.RLock())  # a class in C
 
 
-class Gate(_RLock):  # type: ignore[misc]
+class FutureCondition(_RLock):  # type: ignore[misc]
     """What the standard library uses of a future's ``_condition``.
 
     A signal handler that raises, such as Ctrl-C, can leave a ``threading.Condition`` locked for
-    ever: its ``__enter__`` is Python code, and ends in the middle. ``with gate:`` is one call in C.
+    ever: its ``__enter__`` is Python code, and ends in the middle. ``with condition:`` is one
+    call in C.
     """
 
     def __init__(self) -> None:
@@ -110,7 +111,7 @@ class ThreadFuture(Future[T]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._condition: Any = Gate()
+        self._condition: Any = FutureCondition()
 
     def result(self, timeout: float | None = None) -> T:
         self._condition.sleep(self.done, timeout)
@@ -154,9 +155,9 @@ class SendFuture(Future[T]):
 
     # A script creates many futures that it never waits for. So the constructor does not call the
     # base class: what a waiting thread or a callback needs is made when it is first used.
-    _gate: Gate | None = None
+    _gate: FutureCondition | None = None
     """For threads in :meth:`result` and :meth:`exception`. Locked by ``with`` only."""
-    _waitable: Gate | None = None
+    _waitable: FutureCondition | None = None
     """For the base class's callbacks, ``concurrent.futures.wait`` and ``as_completed``. A thread
     that is interrupted in one of these two functions leaves it locked."""
     _outcome: Outcome | None = None
@@ -184,13 +185,13 @@ class SendFuture(Future[T]):
         return None if self._outcome is None else self._outcome.exception()
 
     @property
-    def _condition(self) -> Gate:  # type: ignore[override]
+    def _condition(self) -> FutureCondition:  # type: ignore[override]
         if self._waitable is None:
             with self._shared.lock:
                 if self._waitable is None:
                     self._waiters: list[Any] = []
                     self._done_callbacks: list[Callable[[Any], object]] = []
-                    self._waitable = Gate()
+                    self._waitable = FutureCondition()
         return self._waitable
 
     def __repr__(self) -> str:
@@ -246,7 +247,7 @@ class SendFuture(Future[T]):
                     "not wait: await asyncio.wrap_future(future)"
                 )
             with self._shared.lock:
-                gate = self._gate = self._gate or Gate()
+                gate = self._gate = self._gate or FutureCondition()
             gate.sleep(self.done, timeout)
         assert self._outcome is not None
         return self._outcome

@@ -69,7 +69,7 @@ class Serializing:
             return _waited(record, deadline, wait)
         return record
 
-    def columns(self, topic: str, columns: Columns, deadline: float, wait: Wait) -> None:
+    def columns(self, topic: str, columns: GivenColumns, deadline: float, wait: Wait) -> None:
         """Serialize the records of a ``send_many``, in place. Columns of different lengths stay as
         they are, for ``send_many`` to refuse."""
         serializers, values, keys = self._serializers, columns.values, columns.keys
@@ -118,7 +118,7 @@ def _waited(record: PendingRecord, deadline: float, wait: Wait) -> Record:
 # --- The arguments of ``SyncProducer.send_many``, copied ------------------------------------------
 
 
-class Columns:
+class GivenColumns:
     """Lists with an item for each record, and the ``headers`` that records without headers of their
     own have. Raises InvalidRecordError if an argument is not acceptable."""
 

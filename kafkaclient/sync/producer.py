@@ -21,7 +21,7 @@ from kafkaclient.net.off_loop import guard
 from kafkaclient.producer.batches.record import RawRecord
 from kafkaclient.producer.producer import Producer
 from kafkaclient.sync.futures import SendFuture, check_may_wait, within
-from kafkaclient.sync.handover import Columns, Many, Serializing
+from kafkaclient.sync.handover import GivenColumns, Many, Serializing
 from kafkaclient.sync.observation_api import SyncObservationMixin
 from kafkaclient.sync.thread import ProducerThread, open_threads
 from kafkaclient.time_limit import monotonic
@@ -299,7 +299,7 @@ class SyncProducer(SyncObservationMixin):
             BufferFullError, ProducerClosedError: as :meth:`send`.
         """
         now = monotonic()
-        columns = Columns(values, keys, headers, timestamps_ms, record_headers)
+        columns = GivenColumns(values, keys, headers, timestamps_ms, record_headers)
         self._serializing.columns(topic, columns, now + self._max_block_s, self._run)
         size = columns.freeze()
         call = partial(

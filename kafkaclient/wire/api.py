@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,12 +76,12 @@ class BrokerInfo(NamedTuple):
     rack: str | None
 
     @classmethod
-    def read_array(cls, reader: Reader) -> tuple[BrokerInfo, ...]:
+    def read_array(cls, reader: FieldReader) -> tuple[BrokerInfo, ...]:
         """The brokers in an array of a response; raises ProtocolError if the bytes are not one."""
         return tuple([cls._read(reader) for _ in reader.array(_MIN_BROKER)])
 
     @classmethod
-    def _read(cls, reader: Reader) -> BrokerInfo:
+    def _read(cls, reader: FieldReader) -> BrokerInfo:
         broker = cls(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
         reader.tagged_fields()
         return broker
@@ -89,7 +89,7 @@ class BrokerInfo(NamedTuple):
     @classmethod
     def read_tag(cls, tag: Buffer | None) -> tuple[BrokerInfo, ...]:
         """The brokers in a tagged field (KIP-951): the addresses of new leaders."""
-        return () if tag is None else cls.read_array(Reader(tag, flexible=True))
+        return () if tag is None else cls.read_array(FieldReader(tag, flexible=True))
 
 
 class Call(ABC, Generic[T_co]):

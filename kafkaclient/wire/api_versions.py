@@ -24,7 +24,7 @@ from kafkaclient.wire.api import (
     string,
     uvarint,
 )
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ class ApiVersionsCall(Call[ApiVersions], api_key=ApiKey.API_VERSIONS, versions=(
 
     def decode(self, version: int, payload: Buffer) -> ApiVersions:
         # The response header is never flexible: the client does not know the broker's versions yet.
-        reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
+        reader = FieldReader(payload, flexible=version >= _FIRST_FLEXIBLE)
         try:
             error_code = reader.int16()
             if error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -117,7 +117,7 @@ class ApiVersionsCall(Call[ApiVersions], api_key=ApiKey.API_VERSIONS, versions=(
         return ApiVersions(error_code, ranges, throttle_ms, features)
 
 
-def _range(reader: Reader) -> tuple[int, tuple[int, int]]:
+def _range(reader: FieldReader) -> tuple[int, tuple[int, int]]:
     api_key, versions = reader.int16(), (reader.int16(), reader.int16())
     reader.tagged_fields()
     return api_key, versions
@@ -127,7 +127,7 @@ def _features(tag: Buffer | None) -> dict[str, int]:
     """The finalized features and their highest levels."""
     features: dict[str, int] = {}
     if tag is not None:
-        reader = Reader(tag, flexible=True)
+        reader = FieldReader(tag, flexible=True)
         for _ in reader.array(_MIN_FEATURE):
             name = reader.string()
             features[name] = reader.int16()
@@ -175,7 +175,7 @@ class SaslHandshakeCall(Call[SaslMechanisms], api_key=ApiKey.SASL_HANDSHAKE, ver
 
     def decode(self, version: int, payload: Buffer) -> SaslMechanisms:
         try:
-            reader = Reader(payload, flexible=False)
+            reader = FieldReader(payload, flexible=False)
             error_code = reader.int16()
             return SaslMechanisms(error_code, tuple(reader.string() for _ in reader.array(2)))
         except ProtocolError as error:
@@ -197,7 +197,7 @@ class SaslAuthenticateCall(Call[SaslAnswer], api_key=ApiKey.SASL_AUTHENTICATE, v
 
     def decode(self, version: int, payload: Buffer) -> SaslAnswer:
         try:
-            reader = Reader(payload, flexible=version >= _SASL_FLEXIBLE)
+            reader = FieldReader(payload, flexible=version >= _SASL_FLEXIBLE)
             reader.tagged_fields()  # of the response header
             error_code, error_message = reader.int16(), reader.nullable_string()
             challenge = bytes(reader.take(len(reader.array(1))))

@@ -22,7 +22,7 @@ from kafkaclient.errors import ProtocolError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey, Call
 from kafkaclient.wire.api_versions import FIRST_WITH_NODE
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 with warnings.catch_warnings():
     # On Python 3.11 and 3.12 kafka-python calls a deprecated function while it is imported. An
@@ -107,7 +107,7 @@ class CodecCall(Call[T]):
         # The header of an ApiVersions response is never flexible: the client does not know the
         # broker's versions yet (KIP-511).
         flexible = self.api_key != ApiKey.API_VERSIONS and response.flexible_version_q(version)
-        reader = Reader(payload, flexible=flexible)
+        reader = FieldReader(payload, flexible=flexible)
         reader.tagged_fields()
         body = reader.data[reader.position :]
         return _guarded(
@@ -152,7 +152,7 @@ def decode_request(frame: Buffer) -> RequestFrame:
 
     Raises :class:`~kafkaclient.errors.ProtocolError` if the bytes are not a request.
     """
-    reader = Reader(frame, flexible=False)
+    reader = FieldReader(frame, flexible=False)
     api_key, version, correlation_id = reader.int16(), reader.int16(), reader.int32()
     client_id = reader.nullable_string()
     request, _ = _CLASSES.get(api_key, (None, None))
@@ -171,7 +171,7 @@ def decode_request(frame: Buffer) -> RequestFrame:
     return RequestFrame(api_key, version, correlation_id, client_id, message)
 
 
-def _api_versions_with_node(reader: Reader) -> Any:
+def _api_versions_with_node(reader: FieldReader) -> Any:
     reader.flexible = True
     reader.tagged_fields()
     return SimpleNamespace(

@@ -33,7 +33,7 @@ from kafkaclient.wire.api import (
     request,
     string,
 )
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,7 +168,7 @@ class FetchCall(Call[FetchResult], api_key=ApiKey.FETCH, versions=(4, 16)):
     def decode(self, version: int, payload: Buffer) -> FetchResult:
         """The values of a response, without topics whose id is not in the request."""
         self._check_version(version)
-        reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
+        reader = FieldReader(payload, flexible=version >= _FIRST_FLEXIBLE)
         reader.tagged_fields()  # of the response header
         throttle_ms = reader.int32()
         error_code = 0
@@ -222,13 +222,13 @@ def _partition_wanted(wanted: FetchPartition, version: int) -> bytes:
     return out + INT32.pack(wanted.max_bytes)
 
 
-def _name_of(reader: Reader, version: int, names: Mapping[bytes, str]) -> str | None:
+def _name_of(reader: FieldReader, version: int, names: Mapping[bytes, str]) -> str | None:
     if version < FETCH_FIRST_WITH_TOPIC_IDS:
         return reader.string()
     return names.get(bytes(reader.take(_ID_SIZE)))
 
 
-def _partition(reader: Reader, version: int, topic: str) -> FetchedPartition:
+def _partition(reader: FieldReader, version: int, topic: str) -> FetchedPartition:
     partition = reader.int32()
     error_code = reader.int16()
     high_watermark = reader.int64()
@@ -241,7 +241,7 @@ def _partition(reader: Reader, version: int, topic: str) -> FetchedPartition:
     leader_id = leader_epoch = -1
     tags = reader.tagged_fields()
     if _LEADER_TAG in tags:
-        leader = Reader(tags[_LEADER_TAG], flexible=True)
+        leader = FieldReader(tags[_LEADER_TAG], flexible=True)
         leader_id, leader_epoch = leader.int32(), leader.int32()
     return FetchedPartition(
         topic,
@@ -258,7 +258,7 @@ def _partition(reader: Reader, version: int, topic: str) -> FetchedPartition:
     )
 
 
-def _aborted(reader: Reader) -> AbortedTransaction:
+def _aborted(reader: FieldReader) -> AbortedTransaction:
     transaction = AbortedTransaction(reader.int64(), reader.int64())
     reader.tagged_fields()
     return transaction
@@ -344,7 +344,7 @@ class ListOffsetsCall(Call[ListOffsetsResult], api_key=ApiKey.LIST_OFFSETS, vers
 
 
 def _decode(version: int, payload: Buffer) -> ListOffsetsResult:
-    reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE_LIST)
+    reader = FieldReader(payload, flexible=version >= _FIRST_FLEXIBLE_LIST)
     reader.tagged_fields()  # of the response header
     throttle_ms = reader.int32() if version >= _FIRST_WITH_ISOLATION else 0
     found: list[PartitionOffset] = []

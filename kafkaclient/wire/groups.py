@@ -27,7 +27,7 @@ from kafkaclient.wire.api import (
     string,
 )
 from kafkaclient.wire.codec import CodecCall, partitions_in
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 from kafkaclient.wire.transactions import PartitionCodes
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class ConsumerGroupDescribeCall(
         return framed(out + b"\x00" + NO_TAGS)  # without the operations that are allowed
 
     def decode(self, version: int, payload: Buffer) -> DescribeGroupsResult:
-        reader = Reader(payload, flexible=True)
+        reader = FieldReader(payload, flexible=True)
         try:
             reader.tagged_fields()  # the header's
             throttle_ms = reader.int32()
@@ -209,7 +209,7 @@ def subscription_in(metadata: Buffer) -> ConsumerSubscription:
 
     Raises :class:`~kafkaclient.errors.ProtocolError` if ``metadata`` is not a subscription.
     """
-    reader = Reader(metadata, flexible=False)
+    reader = FieldReader(metadata, flexible=False)
     version = reader.int16()
     topics = tuple(reader.string() for _ in reader.array(2))
     user_data = _nullable_bytes(reader)
@@ -226,12 +226,12 @@ def assignment_in(assignment: Buffer) -> ConsumerAssignment:
     """
     if not assignment:
         return ConsumerAssignment((), None)
-    reader = Reader(assignment, flexible=False)
+    reader = FieldReader(assignment, flexible=False)
     reader.int16()
     return ConsumerAssignment(_partitions(reader), _nullable_bytes(reader))
 
 
-def _consumer_group(reader: Reader) -> DescribedGroup:
+def _consumer_group(reader: FieldReader) -> DescribedGroup:
     code, message = reader.int16(), reader.nullable_string()
     group_id, state = reader.string(), reader.string()
     reader.advance(8)  # the epochs of the group and of its assignment
@@ -244,7 +244,7 @@ def _consumer_group(reader: Reader) -> DescribedGroup:
     )
 
 
-def _consumer_member(reader: Reader) -> DescribedMember:
+def _consumer_member(reader: FieldReader) -> DescribedMember:
     member_id, instance_id = reader.string(), reader.nullable_string()
     reader.nullable_string()  # the rack
     reader.advance(4)  # the member's epoch
@@ -258,7 +258,7 @@ def _consumer_member(reader: Reader) -> DescribedMember:
     return DescribedMember(member_id, client_id, host, subscription, assignment, instance_id)
 
 
-def _consumer_assignment(reader: Reader) -> tuple[TopicPartition, ...]:
+def _consumer_assignment(reader: FieldReader) -> tuple[TopicPartition, ...]:
     found = []
     for _ in reader.array(1):
         reader.advance(16)  # the topic's id
@@ -269,7 +269,7 @@ def _consumer_assignment(reader: Reader) -> tuple[TopicPartition, ...]:
     return tuple(found)
 
 
-def _partitions(reader: Reader) -> tuple[TopicPartition, ...]:
+def _partitions(reader: FieldReader) -> tuple[TopicPartition, ...]:
     found = []
     for _ in reader.array(6):
         topic = reader.string()
@@ -277,7 +277,7 @@ def _partitions(reader: Reader) -> tuple[TopicPartition, ...]:
     return tuple(found)
 
 
-def _nullable_bytes(reader: Reader) -> bytes | None:
+def _nullable_bytes(reader: FieldReader) -> bytes | None:
     size = reader.int32()
     if size < 0:
         return None

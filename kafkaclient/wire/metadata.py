@@ -35,7 +35,7 @@ from kafkaclient.wire.api import (
     request,
     string,
 )
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer
@@ -126,7 +126,7 @@ class MetadataCall(Call[MetadataResult], api_key=ApiKey.METADATA, versions=(4, 1
             raise malformed(self, version, payload, error) from error
 
     def _decode(self, version: int, data: bytes) -> MetadataResult:
-        reader = Reader(data, flexible=version >= _FIRST_FLEXIBLE)
+        reader = FieldReader(data, flexible=version >= _FIRST_FLEXIBLE)
         reader.tagged_fields()  # of the response header
         throttle_ms = reader.int32()
         brokers = BrokerInfo.read_array(reader)
@@ -146,7 +146,11 @@ class MetadataCall(Call[MetadataResult], api_key=ApiKey.METADATA, versions=(4, 1
 
 
 def _topic(
-    reader: Reader, data: bytes, version: int, cache: TopicCache, requested: frozenset[str] | None
+    reader: FieldReader,
+    data: bytes,
+    version: int,
+    cache: TopicCache,
+    requested: frozenset[str] | None,
 ) -> TopicInfo | None:
     start = reader.position
     error_code = reader.int16()
@@ -177,7 +181,7 @@ _Nodes = dict[bytes, tuple[tuple[int, ...], tuple[int, ...]]]
 """Encoded bytes -> replicas and in-sync replicas; many partitions have the same."""
 
 
-def _partitions(reader: Reader, version: int) -> tuple[PartitionView, ...]:
+def _partitions(reader: FieldReader, version: int) -> tuple[PartitionView, ...]:
     count = len(reader.array(_MIN_PARTITION))
     found: list[PartitionView] = []
     nodes: _Nodes = {}
@@ -190,7 +194,7 @@ def _partitions(reader: Reader, version: int) -> tuple[PartitionView, ...]:
     return tuple(found)
 
 
-def _partition(reader: Reader, version: int) -> PartitionView:
+def _partition(reader: FieldReader, version: int) -> PartitionView:
     """The next partition, whatever its shape, field by field."""
     reader.int16()  # the error has no information that the leader does not have
     partition, leader = reader.int32(), reader.int32()
@@ -231,7 +235,9 @@ class _Shape:
         # The first two bytes are the error, as in _partition().
         self._partition = struct.Struct(f">2xiii{self._nodes.size}s")
 
-    def unpack(self, reader: Reader, most: int, found: list[PartitionView], nodes: _Nodes) -> None:
+    def unpack(
+        self, reader: FieldReader, most: int, found: list[PartitionView], nodes: _Nodes
+    ) -> None:
         """Add at most ``most`` partitions to ``found``, until one has another shape. The first
         partition has this shape."""
         size, start, before = self._partition.size, reader.position, len(found)
@@ -260,7 +266,7 @@ class _Shape:
 _shape = lru_cache(maxsize=256)(_Shape)
 
 
-def _shape_at(reader: Reader, version: int) -> _Shape | None:
+def _shape_at(reader: FieldReader, version: int) -> _Shape | None:
     """The shape of the next partition. None if the partition is cut off, has tagged fields or an
     unusual number of replicas, or the version is older than 7."""
     if version < _FIRST_WITH_EPOCHS:

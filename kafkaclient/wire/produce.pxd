@@ -1,9 +1,9 @@
 cimport cython
 
-from kafkaclient.wire.reader cimport Reader
+from kafkaclient.wire.reader cimport FieldReader
 
 
-@cython.locals(reader=Reader)
+@cython.locals(reader=FieldReader)
 cpdef decode_response(int version, payload, names=*)
-cdef _partition(Reader reader, int version, topic)
+cdef _partition(FieldReader reader, int version, topic)
 cdef _unsupported(int version)

@@ -24,7 +24,7 @@ from kafkaclient.wire.api import (
     string,
     uvarint,
 )
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,7 +150,7 @@ def decode_response(
     """
     if not MIN_VERSION <= version <= MAX_VERSION:
         raise _unsupported(version)
-    reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
+    reader = FieldReader(payload, flexible=version >= _FIRST_FLEXIBLE)
     reader.tagged_fields()  # of the response header
     partitions: list[PartitionResult] = []
     topics = reader.array(_MIN_TOPIC)
@@ -182,7 +182,7 @@ def _unsupported(version: int) -> UnsupportedVersionError:
     )
 
 
-def _partition(reader: Reader, version: int, topic: str) -> PartitionResult:
+def _partition(reader: FieldReader, version: int, topic: str) -> PartitionResult:
     if version >= _FIRST_WITH_LOG_START_OFFSET:
         fixed = reader.unpack(_PARTITION)
     else:
@@ -198,7 +198,7 @@ def _partition(reader: Reader, version: int, topic: str) -> PartitionResult:
     tags = reader.tagged_fields()
     leader_id = leader_epoch = -1
     if version >= _FIRST_WITH_LEADER_HINTS and 0 in tags:
-        hint = Reader(tags[0], flexible=True)
+        hint = FieldReader(tags[0], flexible=True)
         leader_id, leader_epoch = hint.int32(), hint.int32()
     rest = (tuple(record_errors), error_message, leader_id, leader_epoch)
     return _new(PartitionResult, (topic, *fixed, *rest))

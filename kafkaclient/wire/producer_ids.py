@@ -21,7 +21,7 @@ from kafkaclient.wire.api import (
     request,
     string,
 )
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer
@@ -63,7 +63,7 @@ class InitProducerIdCall(
         return framed(frame + NO_TAGS if flexible else frame)
 
     def decode(self, version: int, payload: Buffer) -> InitProducerIdResult:
-        reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
+        reader = FieldReader(payload, flexible=version >= _FIRST_FLEXIBLE)
         try:
             reader.tagged_fields()  # of the response header
             throttle_ms, error_code, producer_id, epoch = reader.unpack(_RESULT)

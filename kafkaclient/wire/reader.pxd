@@ -1,7 +1,7 @@
 cimport cython
 
 
-cdef class Reader:
+cdef class FieldReader:
     cdef public object data
     cdef public Py_ssize_t position
     cdef public Py_ssize_t end

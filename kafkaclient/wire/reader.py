@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import Buffer
 
-__all__ = ["Reader"]
+__all__ = ["FieldReader"]
 
 _INT8 = struct.Struct(">b").unpack_from
 _INT16 = struct.Struct(">h").unpack_from
@@ -27,7 +27,7 @@ _UVARINT_MAX_BYTES = 5
 _NO_FIELDS: Mapping[int, memoryview] = {}
 
 
-class Reader:
+class FieldReader:
     """A position in a buffer. ``flexible`` selects KIP-482's compact strings, arrays and tags.
 
     Every method raises :class:`~kafkaclient.errors.ProtocolError` if the buffer ends too early or

@@ -55,7 +55,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """The number of the compression codec; see :class:`~.compression.Codec`."""
+        """The number of the compression codec; see :class:`~.compression.CompressionType`."""
         return self.attributes & CODEC_MASK
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import cython
 
-from kafkaclient.wire.compression import Codec, compress, crc32c
+from kafkaclient.wire.compression import CompressionType, compress, crc32c
 from kafkaclient.wire.record_buffer import fields_size, record_size
 from kafkaclient.wire.record_reader import (
     BATCH_OVERHEAD,
@@ -90,13 +90,13 @@ class BatchBuilder(RecordBuffer):
         return self._batch is not None
 
     @property
-    def codec(self) -> Codec:
+    def codec(self) -> CompressionType:
         """The codec of the sealed batch; NONE if compression did not make it smaller."""
         if self._batch is None:
             raise _not_sealed()
-        return Codec(self._attributes & ~TRANSACTIONAL)
+        return CompressionType(self._attributes & ~TRANSACTIONAL)
 
-    def seal(self, codec: int = Codec.NONE, level: int | None = None) -> None:
+    def seal(self, codec: int = CompressionType.NONE, level: int | None = None) -> None:
         """Close the batch for records, and compress them.
 
         Records that would not become smaller stay uncompressed: a sealed batch is never larger than
@@ -105,7 +105,7 @@ class BatchBuilder(RecordBuffer):
         The steps are :meth:`close`, :func:`pack`, which may run in another thread, and
         :meth:`replace`.
         """
-        chosen = Codec(codec)
+        chosen = CompressionType(codec)
         self.replace(chosen, pack(chosen, self.close(), level))
 
     def close(self) -> bytearray:
@@ -121,7 +121,7 @@ class BatchBuilder(RecordBuffer):
         """Replace the batch by the result of :func:`pack`, unless it is None."""
         if packed is not None:
             self._batch = packed
-            self._attributes = Codec(codec).value
+            self._attributes = CompressionType(codec).value
             self._header_due = True
 
     def stamp(
@@ -178,9 +178,9 @@ def _not_sealed() -> RuntimeError:
     return RuntimeError("the batch is not sealed yet")
 
 
-def pack(codec: Codec, batch: bytearray, level: int | None = None) -> bytearray | None:
+def pack(codec: CompressionType, batch: bytearray, level: int | None = None) -> bytearray | None:
     """The compressed records behind 61 bytes for the header; None if they are not smaller."""
-    if codec is Codec.NONE:
+    if codec is CompressionType.NONE:
         return None
     records = memoryview(batch)[BATCH_OVERHEAD:]
     compressed = compress(codec, records, level)

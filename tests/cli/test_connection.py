@@ -21,7 +21,7 @@ from kafkaclient.cli import output as run_module
 from kafkaclient.cli.admin import OVER_LIMIT
 from kafkaclient.cli.app import app
 from kafkaclient.cli.cluster import NOT_RUNNING
-from kafkaclient.cli.connection import Connection, started
+from kafkaclient.cli.connection import ConnectionOptions, started
 from kafkaclient.cli.reassign_state import IN_PROGRESS
 from kafkaclient.cli.streams import UNBALANCED
 from kafkaclient.errors import BootstrapError, ConfigError
@@ -295,13 +295,13 @@ def profiles(home: Path) -> Path:
     return path
 
 
-def options(connection: Connection, *words: str) -> dict[str, str]:
+def options(connection: ConnectionOptions, *words: str) -> dict[str, str]:
     return connection.options("me", words)[0]
 
 
 @pytest.mark.usefixtures("profiles")
 def test_a_profile_has_options_a_file_and_a_time_limit() -> None:
-    found, timeout_s = Connection(profile="here").options("me")
+    found, timeout_s = ConnectionOptions(profile="here").options("me")
     assert found == {
         "bootstrap.servers": "profile:1,profile:2",
         "client.id": "file",
@@ -311,7 +311,7 @@ def test_a_profile_has_options_a_file_and_a_time_limit() -> None:
         "enable.idempotence": "true",
     }
     assert timeout_s == 7
-    assert Connection(profile="here", timeout=2).options("me")[1] == 2
+    assert ConnectionOptions(profile="here", timeout=2).options("me")[1] == 2
 
 
 @pytest.mark.usefixtures("profiles")
@@ -320,27 +320,27 @@ def test_the_command_line_overrides_the_environment(tmp_path: Path) -> None:
     file.write_text("bootstrap.servers=file:1\nlinger.ms=9\nkey.serializer=org.example.X\n")
     environment = frozenset({"bootstrap", "profile"})
     name = "bootstrap.servers"
-    both = Connection("variable:1", None, "here", None, environment)
+    both = ConnectionOptions("variable:1", None, "here", None, environment)
     assert options(both)[name] == "variable:1"
     assert options(both)["acks"] == "all"
-    given = Connection("variable:1", None, "here", None, frozenset({"bootstrap"}))
+    given = ConnectionOptions("variable:1", None, "here", None, frozenset({"bootstrap"}))
     assert options(given)[name] == "profile:1,profile:2"
-    assert options(Connection("variable:1", None, "empty", None, frozenset({"bootstrap"})))[
+    assert options(ConnectionOptions("variable:1", None, "empty", None, frozenset({"bootstrap"})))[
         name
     ] == ("variable:1")
-    filed = Connection("variable:1", file, "here", None, environment)
+    filed = ConnectionOptions("variable:1", file, "here", None, environment)
     assert options(filed)[name] == "file:1"
     assert options(filed)["linger.ms"] == "9"
     assert "key.serializer" not in options(filed)
     assert options(filed, "bootstrap.servers=word:1")[name] == "word:1"
-    last = Connection("line:1", file, "here", None, frozenset({"profile"}))
+    last = ConnectionOptions("line:1", file, "here", None, frozenset({"profile"}))
     assert options(last, "bootstrap.servers=word:1")[name] == "line:1"
 
 
 @pytest.mark.usefixtures("profiles")
 def test_a_profile_without_brokers_is_not_enough() -> None:
     with pytest.raises(ConfigError, match="no brokers to connect to"):
-        Connection(profile="empty").options("me")
+        ConnectionOptions(profile="empty").options("me")
 
 
 def test_the_environment_names_brokers_and_profile(
@@ -485,8 +485,8 @@ def test_the_page_has_every_exit_status() -> None:
 def test_the_profiles_of_the_page_can_be_used(home: Path, block: Block) -> None:
     (home / "profiles.toml").write_text(block.text())
     (home / "prod.properties").write_text("security.protocol=SSL\n")
-    assert options(Connection(profile="local"))["bootstrap.servers"] == "localhost:9092"
-    found, timeout_s = Connection(profile="prod").options("me")
+    assert options(ConnectionOptions(profile="local"))["bootstrap.servers"] == "localhost:9092"
+    found, timeout_s = ConnectionOptions(profile="prod").options("me")
     assert found == {
         "bootstrap.servers": "broker1:9093,broker2:9093",
         "client.id": "ops-laptop",

@@ -16,7 +16,7 @@ from kafkaclient import pages
 from kafkaclient.admin import Admin
 from kafkaclient.cli import report as spark_module
 from kafkaclient.cli.app import app
-from kafkaclient.cli.connection import Connection
+from kafkaclient.cli.connection import ConnectionOptions
 from kafkaclient.spark.report import follow, job
 from kafkaclient.spark.report.job import Tables
 from kafkaclient.telemetry import SCHEMA, SCHEMA_VERSION, VERSION_KEY
@@ -182,7 +182,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
         async with Admin(cluster.bootstrap, dialer=cluster) as found:
             yield found
 
-    monkeypatch.setattr(Connection, "admin", admin)
+    monkeypatch.setattr(ConnectionOptions, "admin", admin)
     return cluster
 
 

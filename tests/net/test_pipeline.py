@@ -327,7 +327,7 @@ def test_repr_tells_the_state(make_wire: Any) -> None:
 
 
 @virtual_time
-async def test_an_overdue_answer_closes_the_connection(make_wire: Any) -> None:
+async def test_a_request_that_times_out_closes_the_connection(make_wire: Any) -> None:
     wire = make_wire(request_timeout_s=30.0)
     loop = asyncio.get_running_loop()
     wire.send("first", api="Metadata")

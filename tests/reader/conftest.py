@@ -12,7 +12,7 @@ import pytest
 from kafkaclient.reader import Reader
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Tools:
         self,
         values: Iterable[bytes | None],
         *,
-        codec: int = Codec.NONE,
+        codec: int = CompressionType.NONE,
         timestamp: int = 1000,
         producer: tuple[int, int] | None = None,
         transactional: bool = False,

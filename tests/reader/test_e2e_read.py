@@ -22,7 +22,7 @@ from kafkaclient.testing.fake import CLOSE, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 
 P0 = TopicPartition("t", 0)
 
@@ -75,7 +75,7 @@ async def test_topics_that_exist_now(fake, tools):
         assert 2 <= asyncio.get_running_loop().time() - began < 5
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", list(CompressionType))
 @virtual_time
 async def test_every_codec(fake, tools, codec):
     values = [b"value %d " % n * 20 for n in range(50)] + [None]

@@ -15,7 +15,7 @@ from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.fetch import AbortedTransaction
 from kafkaclient.wire.records import BatchBuilder
 
@@ -31,7 +31,7 @@ steps = st.one_of(
         st.just("write"),
         st.integers(0, 2),  # by nobody, or by a producer in a transaction
         st.lists(rows, min_size=1, max_size=6),
-        st.sampled_from(Codec),
+        st.sampled_from(CompressionType),
     ),
     st.tuples(st.just("end"), st.integers(1, 2), st.booleans()),
     st.tuples(st.just("delete")),

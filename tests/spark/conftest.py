@@ -13,7 +13,7 @@ from kafkaclient.spark.client_cache import ClientCache
 from kafkaclient.spark.options import ReadOptions
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.fetch import LATEST_TIMESTAMP
 from kafkaclient.wire.records import BatchBuilder
 
@@ -98,7 +98,7 @@ def fill(fake: FakeCluster) -> Callable[..., None]:
             offset = fake.end_offset(topic, partition)
             builder = BatchBuilder(2**20)
             builder.append(1000 + offset, b"k", b"%d" % offset, [])
-            builder.seal(Codec.NONE)
+            builder.seal(CompressionType.NONE)
             fake.append(topic, partition, bytes(builder.buffer()))
 
     return append

@@ -18,7 +18,7 @@ from kafkaclient.errors import (
     ProducerClosedError,
     ProducerStateError,
 )
-from kafkaclient.sync.futures import FutureState, Gate, SendFuture
+from kafkaclient.sync.futures import FutureCondition, FutureState, SendFuture
 from tests.sync.support import POLICY_VIOLATION, one_topic, running, stalled, values
 
 
@@ -134,8 +134,8 @@ def _acquired_by_a_thread_that_has_ended(lock: Any) -> None:
 
 def test_entering_the_lock_of_a_future_is_one_call_in_c() -> None:
     """So a signal handler cannot raise between the lock and the block of a ``with``."""
-    assert not isfunction(Gate.__enter__)
-    assert not isfunction(Gate.__exit__)
+    assert not isfunction(FutureCondition.__enter__)
+    assert not isfunction(FutureCondition.__exit__)
 
 
 def test_a_future_that_stays_locked_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

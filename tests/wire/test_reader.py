@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 
-def reader(data: bytes, *, flexible: bool = False) -> Reader:
-    return Reader(data, flexible=flexible)
+def reader(data: bytes, *, flexible: bool = False) -> FieldReader:
+    return FieldReader(data, flexible=flexible)
 
 
 def test_integers_are_big_endian_and_signed():
@@ -20,7 +20,7 @@ def test_integers_are_big_endian_and_signed():
 
 @pytest.mark.parametrize("size", range(8))
 def test_integers_stop_at_the_end(size):
-    reads = {1: Reader.int8, 2: Reader.int16, 4: Reader.int32, 8: Reader.int64}
+    reads = {1: FieldReader.int8, 2: FieldReader.int16, 4: FieldReader.int32, 8: FieldReader.int64}
     for needed, read in reads.items():
         if needed > size:
             with pytest.raises(ProtocolError, match=f"{needed} bytes wanted at byte 0 of {size}"):
@@ -106,7 +106,7 @@ def test_bad_tagged_fields(data):
 
 @given(data=st.binary(max_size=64), flexible=st.booleans(), steps=st.lists(st.integers(0, 7)))
 def test_any_reads_of_any_bytes_stay_inside_or_raise_protocol_error(data, flexible, steps):
-    r = Reader(data, flexible=flexible)
+    r = FieldReader(data, flexible=flexible)
     methods = [
         r.int8,
         r.int16,

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.wire.compression import Codec, compress
+from kafkaclient.wire.compression import CompressionType, compress
 from kafkaclient.wire.record_reader import HEADER, batch_header, iter_records, verify_crc
 from kafkaclient.wire.records import BatchBuilder
 
 
-def sample(codec=Codec.NONE) -> bytes:
+def sample(codec=CompressionType.NONE) -> bytes:
     builder = BatchBuilder(10_000)
     for i in range(5):
         builder.append(1000 + i, b"k%d" % i, b"v" * 50, [("h", b"x"), ("n", None)])
@@ -34,7 +34,7 @@ def read_all(batch: bytes) -> None:
     list(iter_records(batch))
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", list(CompressionType))
 def test_a_batch_cut_anywhere_is_a_protocol_error(codec):
     batch = sample(codec)
     read_all(batch)
@@ -103,9 +103,9 @@ def test_an_unknown_codec_is_a_protocol_error():
 
 
 def test_a_small_body_cannot_claim_many_records():
-    body = compress(Codec.GZIP, bytes(1000))
+    body = compress(CompressionType.GZIP, bytes(1000))
     with pytest.raises(ProtocolError, match="2147483647 records in 1000 bytes"):
-        list(iter_records(batch_of(body, 2**31 - 1, attributes=Codec.GZIP)))
+        list(iter_records(batch_of(body, 2**31 - 1, attributes=CompressionType.GZIP)))
 
 
 @given(body=st.binary(max_size=100), count=st.integers(-1, 20), attributes=st.integers(0, 7))
@@ -120,7 +120,9 @@ def test_random_bytes_are_refused(data):
         read_all(data)
 
 
-@given(position=st.integers(0, 200), value=st.integers(0, 255), codec=st.sampled_from(Codec))
+@given(
+    position=st.integers(0, 200), value=st.integers(0, 255), codec=st.sampled_from(CompressionType)
+)
 def test_a_damaged_batch_is_read_or_refused(position, value, codec):
     batch = bytearray(sample(codec))
     batch[position % len(batch)] = value

@@ -11,7 +11,7 @@ from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from kafkaclient.errors import InvalidRecordError
 from kafkaclient.wire import record_buffer, records
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 
 MAX_TIMESTAMP = 2**63 - 1
 LEADER_EPOCH = slice(12, 16)
@@ -118,7 +118,7 @@ def test_records_read_back_as_written(rows):
     assert [r.offset_delta for r in read] == list(range(len(rows)))
 
 
-@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("codec", list(CompressionType))
 def test_sealing_in_steps_gives_the_same_bytes(codec):
     rows = [(n, b"key", b"value " * 20, ()) for n in range(50)]
     at_once, in_steps = build(rows), build(rows)
@@ -130,10 +130,10 @@ def test_sealing_in_steps_gives_the_same_bytes(codec):
 
 def test_packing_what_gets_no_smaller_gains_nothing():
     builder = build([(0, None, b"x", ())])
-    packed = records.pack(Codec.LZ4, builder.close())
+    packed = records.pack(CompressionType.LZ4, builder.close())
     assert packed is None
-    builder.replace(Codec.LZ4, packed)
-    assert builder.codec is Codec.NONE
+    builder.replace(CompressionType.LZ4, packed)
+    assert builder.codec is CompressionType.NONE
 
 
 def test_a_new_stamp_is_written_with_its_checksum():

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.log_fields import log_fields
-from kafkaclient.wire.compression import Codec, quickly_compressed
+from kafkaclient.wire.compression import CompressionType, quickly_compressed
 
 if TYPE_CHECKING:
     import asyncio
@@ -134,7 +134,7 @@ class BatchCompressor:
 
     def __init__(
         self,
-        codec: Codec,
+        codec: CompressionType,
         level: int | None,
         buffer_pool: BufferPool,
         *,
@@ -142,7 +142,7 @@ class BatchCompressor:
         wakeup: Wakeup,
     ) -> None:
         self._codec = codec
-        self.enabled = codec is not Codec.NONE
+        self.enabled = codec is not CompressionType.NONE
         self.small_batch_bytes = quickly_compressed(codec, level) if self.enabled else _UNLIMITED
         """The most bytes before compression of a batch that is compressed at once."""
         self._buffer_pool = buffer_pool

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batches.direct_append import AppendSlot
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, pack, record_size
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ NO_SEQUENCE = -1
 _LARGEST = 2**31 - 1
 _MOST_RAW = 4  # the most bytes before compression, as a multiple of the limit after compression
 _ESTIMATE_MARGIN = 1.05  # of the expected compressed size, as in Java
-_NO_CODEC = Codec.NONE  # a member looked up in its Enum costs a Python call before 3.12
+_NO_CODEC = CompressionType.NONE  # a member looked up in its Enum costs a Python call before 3.12
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class ProducerBatch:
         limit: int,
         capacity: int,
         elastic_limit: int = 0,
-        compression: tuple[Codec, int | None] = (_NO_CODEC, None),
+        compression: tuple[CompressionType, int | None] = (_NO_CODEC, None),
         rebindable: bool = False,
         transactional: bool = False,
     ) -> None:

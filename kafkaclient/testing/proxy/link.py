@@ -24,7 +24,7 @@ from kafkaclient.testing.proxy.faults import (
     SpoiledFrame,
 )
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -365,7 +365,7 @@ class ProxiedConnection:
 def _produce_acks(data: bytes, start: int, size: int, version: int) -> int | None:
     """The ``acks`` of the Produce request at ``start``; None if it has not arrived yet."""
     head = memoryview(data)[start + _REQUEST_HEADER.size : start + min(size, _LONGEST_HEADER)]
-    reader = Reader(head, flexible=False)
+    reader = FieldReader(head, flexible=False)
     try:
         reader.nullable_string()  # client id
         reader.flexible = version >= _FIRST_FLEXIBLE_PRODUCE

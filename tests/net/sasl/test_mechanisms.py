@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.net.mechanisms import OAuthBearer, Plain, RefusedError
+from kafkaclient.net.mechanisms import OAuthBearer, Plain, SaslRefusedError
 from kafkaclient.net.tokens import Token, check_token
 
 
@@ -13,7 +13,7 @@ def test_plain_is_rfc_4616s() -> None:
 
 
 def test_plain_knows_no_challenge() -> None:
-    with pytest.raises(RefusedError, match="which has none"):
+    with pytest.raises(SaslRefusedError, match="which has none"):
         Plain("tim", "secret").answer(b"who?")
 
 
@@ -29,7 +29,7 @@ def test_a_refused_token_is_given_up_with_the_brokers_reason() -> None:
     mechanism = OAuthBearer(Token("abc"))
     mechanism.first()
     assert mechanism.answer(b'{"status":"invalid_token"}') == b"\x01"
-    with pytest.raises(RefusedError, match="invalid_token"):
+    with pytest.raises(SaslRefusedError, match="invalid_token"):
         mechanism.answer(b"")
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkaclient.net.login import MAX_ITERATIONS, KeyCache, Scram256, Scram512
-from kafkaclient.net.mechanisms import RefusedError
+from kafkaclient.net.mechanisms import SaslRefusedError
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = (
@@ -87,7 +87,7 @@ def test_a_wrong_password_is_refused_by_the_server() -> None:
     server, client = Server("sha256", "pencil"), Scram256("user", "pencils")
     challenge = client.answer(server.first(client.first()))
     assert challenge is not None
-    with pytest.raises(RefusedError, match="the broker says: invalid-proof"):
+    with pytest.raises(SaslRefusedError, match="the broker says: invalid-proof"):
         client.answer(server.final(challenge))
 
 
@@ -96,7 +96,7 @@ def test_a_server_that_does_not_know_the_password_is_found_out(impostor: str) ->
     client = _client()
     client.first()
     client.answer(SERVER_FIRST)
-    with pytest.raises(RefusedError, match="could not prove that it knows the password"):
+    with pytest.raises(SaslRefusedError, match="could not prove that it knows the password"):
         client.answer(impostor.encode())
 
 
@@ -123,7 +123,7 @@ def test_a_server_that_does_not_know_the_password_is_found_out(impostor: str) ->
 def test_a_bad_first_message_is_refused(message: bytes, words: str) -> None:
     client = _client()
     client.first()
-    with pytest.raises(RefusedError, match=words) as caught:
+    with pytest.raises(SaslRefusedError, match=words) as caught:
         client.answer(message)
     assert "pencil" not in str(caught.value)
 
@@ -132,7 +132,7 @@ def test_a_bad_first_message_is_refused(message: bytes, words: str) -> None:
 def test_garbage_is_refused_and_nothing_else(message: bytes) -> None:
     client = _client()
     client.first()
-    with pytest.raises(RefusedError):
+    with pytest.raises(SaslRefusedError):
         client.answer(message)
 
 

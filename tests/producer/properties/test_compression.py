@@ -12,7 +12,7 @@ from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
 from kafkaclient.producer.settings import NEVER
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.records import iter_records
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Walk:
             (0,) * PARTITIONS,
             idempotent=True,
             background=self.aside,
-            codec=Codec.LZ4,
+            codec=CompressionType.LZ4,
             late=True,
             share_floor=0.0,
             batch_size=600,

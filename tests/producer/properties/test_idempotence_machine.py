@@ -32,7 +32,7 @@ from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import NEVER, AccumulatorSettings, RetrySettings
 from kafkaclient.producer.wakeup import Wakeup
 from kafkaclient.testing.fake.log import PartitionLog, RefusedError
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.produce import PartitionResult, ProduceResult, RecordError
 from kafkaclient.wire.record_reader import batch_header
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
@@ -50,7 +50,7 @@ MAX_IN_FLIGHT = 5
 DELIVERY_TIMEOUT = 20.0
 NEAR_THE_WRAP = 2**31 - 4
 BATCH_SIZES = (0, 300, 1200)
-CODECS = (Codec.NONE, Codec.LZ4)
+CODECS = (CompressionType.NONE, CompressionType.LZ4)
 RETRIES = (1, 2**31 - 1)
 EPOCHS = (0, MAX_EPOCH)
 WAITS = (0.01, 0.01, 0.06, 0.06, 0.3, 0.3, 1.1, 9.0)
@@ -162,7 +162,7 @@ class Producing(RuleBasedStateMachine):
         self,
         small_batches_only: bool,
         batch_size: int,
-        codec: Codec,
+        codec: CompressionType,
         one_in_flight: bool,
         retries: int,
         epoch: int,

@@ -25,7 +25,7 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP, DROP_ANSWER, FakeCluster
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ async def test_the_sending_producer_compresses(
         assert (await (await producer.send_batch(large, "t"))).offset == 20
         assert (await first).offset == 0
     assert sizes(fake) == [20, 4000]
-    assert {Codec(h.attributes & 7).name.lower() for h in fake.batches("t", 0)} == {codec}
+    assert {CompressionType(h.attributes & 7).name.lower() for h in fake.batches("t", 0)} == {codec}
     assert values(fake, "t")[20:] == [b"%0100d" % n for n in range(4000)]
 
 

@@ -12,7 +12,7 @@ from kafkaclient.testing.fake import ErrorCode, FakeCluster, delay
 from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.wire import produce
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ async def test_zstd_needs_version_7(
     fake: FakeCluster, dial: Any, batch: Callable[..., bytes]
 ) -> None:
     client = await dial(fake)
-    data = batch(b"x" * 500, codec=Codec.ZSTD)
+    data = batch(b"x" * 500, codec=CompressionType.ZSTD)
     refused = await client.produce_one("t", 0, data, version=6)
     assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert (await client.produce_one("t", 0, data, version=7)).error_code == 0

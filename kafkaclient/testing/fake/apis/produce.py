@@ -51,7 +51,7 @@ from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.apis.api import Api, Parts, each, topics
 from kafkaclient.testing.fake.log import RefusedError
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.produce import FIRST_WITH_TOPIC_IDS
 from kafkaclient.wire.record_reader import (
     BATCH_OVERHEAD,
@@ -127,7 +127,10 @@ def _checked_append(
             f"min.isr requirement of {topic.min_insync_replicas} for partition "
             f"{partition.topic}-{partition.index}",
         )
-    if request.version < _FIRST_ZSTD_VERSION and _attributes(batch) & CODEC_MASK == Codec.ZSTD:
+    if (
+        request.version < _FIRST_ZSTD_VERSION
+        and _attributes(batch) & CODEC_MASK == CompressionType.ZSTD
+    ):
         raise RefusedError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {request.version} are not allowed to use ZStandard",

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.producer.batches.record import Record
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.records import BATCH_OVERHEAD, batch_header, iter_records
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def test_next_ready_check_delay(bench: type[Bench]) -> None:
 
 def test_an_estimate_that_is_low_keeps_the_batch_open(bench: type[Bench]) -> None:
     """1.6: raw bytes times ratio times 1.05 against the limit."""
-    b = bench(batch_size=1000, codec=Codec.LZ4, linger=1.0)
+    b = bench(batch_size=1000, codec=CompressionType.LZ4, linger=1.0)
     b.topic.ratio.value = 0.5
     for _ in range(20):
         b.put(0, bytes(100))
@@ -93,7 +93,7 @@ def test_an_estimate_that_is_low_keeps_the_batch_open(bench: type[Bench]) -> Non
 
 
 def test_the_ratio_is_taken_when_the_batch_is_created(bench: type[Bench]) -> None:
-    b = bench(batch_size=1000, codec=Codec.LZ4, linger=1.0)
+    b = bench(batch_size=1000, codec=CompressionType.LZ4, linger=1.0)
     b.put(0, bytes(100))
     size = b.queue(0).batches[0].size
     b.topic.ratio.value = 0.1
@@ -125,7 +125,7 @@ def test_buffers_start_small_and_are_charged_as_they_grow(bench: type[Bench]) ->
 def test_what_was_not_needed_is_given_back_when_a_compressed_batch_is_sealed(
     bench: type[Bench],
 ) -> None:
-    b = bench(batch_size=16384, codec=Codec.LZ4)
+    b = bench(batch_size=16384, codec=CompressionType.LZ4)
     for _ in range(100):
         b.put(0, bytes(100))
     (batch,) = b.drain()

@@ -15,7 +15,7 @@ import pytest
 from kafkaclient.errors import BrokerConnectionError, KafkaError
 from kafkaclient.producer.accumulator.compressor import CompressionThreads
 from kafkaclient.producer.batches.partition_queue import QueueState
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.records import iter_records, pack
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def sealing(bench: type[Bench], hand: ByHand) -> Any:
     """``sealing(leaders, **settings)``: gzip, and large batches by hand."""
 
     def made(leaders: Any = (0, 0, 1), **settings: Any) -> Any:
-        settings = {"codec": Codec.GZIP, "batch_size": 16_000} | settings
+        settings = {"codec": CompressionType.GZIP, "batch_size": 16_000} | settings
         b = bench(leaders, background=hand, **settings)
         b.accumulator.update_topic(b.view(), 0.0)
         return b
@@ -77,12 +77,12 @@ def test_a_small_batch_is_compressed_at_once(sealing: Any, hand: ByHand) -> None
     b = sealing()
     b.put(0, bytes(SMALL))
     (batch,) = b.drain()
-    assert batch.builder.codec is Codec.GZIP
+    assert batch.builder.codec is CompressionType.GZIP
     assert not hand.jobs
 
 
 def test_without_compression_nothing_is_large(sealing: Any, hand: ByHand) -> None:
-    b = sealing(codec=Codec.NONE, batch_size=10_000_000)
+    b = sealing(codec=CompressionType.NONE, batch_size=10_000_000)
     b.put(0, bytes(10_000_000))
     assert len(b.drain()) == 1
     assert not hand.jobs
@@ -100,7 +100,7 @@ def test_a_large_batch_leaves_when_it_was_compressed_aside(sealing: Any, hand: B
     assert b.woken == [0.0]
     assert queue.state is QueueState.SEALING, "nothing moves outside the sender's passes"
     (batch,) = b.drain()
-    assert batch.builder.codec is Codec.GZIP
+    assert batch.builder.codec is CompressionType.GZIP
     assert values(batch) == [bytes(LARGE)]
     assert queue.state is QueueState.IDLE
 
@@ -328,7 +328,7 @@ def test_random_bytes_stay_as_they_are(sealing: Any, hand: ByHand) -> None:
     b.put(0, value)
     finish(b, hand)
     (batch,) = b.drain()
-    assert batch.builder.codec is Codec.NONE
+    assert batch.builder.codec is CompressionType.NONE
     assert values(batch) == [value]
     assert b.used == batch.size
 

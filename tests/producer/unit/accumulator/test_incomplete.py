@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.errors import BrokerConnectionError, ProducerClosedError
-from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.compression import CompressionType
 
 if TYPE_CHECKING:
     from tests.producer.support import Bench
@@ -51,7 +51,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("codec", [CompressionType.NONE, CompressionType.LZ4])
 @pytest.mark.parametrize(
     ("state", "end"),
     [
@@ -62,7 +62,7 @@ ENDS = {
     ],
 )
 def test_memory_comes_back_in_the_end(
-    bench: type[Bench], state: Any, end: str, codec: Codec, idempotent: bool
+    bench: type[Bench], state: Any, end: str, codec: CompressionType, idempotent: bool
 ) -> None:
     b = bench(idempotent=idempotent, codec=codec)
     ENDS[end](b, state(b))
@@ -99,7 +99,7 @@ def test_halves_stand_in_the_place_of_the_whole(bench: type[Bench]) -> None:
 
 def test_split_and_reenqueue(bench: type[Bench]) -> None:
     """RecordAccumulatorTest.testSplitAndReenqueue, with the retry before the split."""
-    b = bench(batch_size=65536, codec=Codec.GZIP)
+    b = bench(batch_size=65536, codec=CompressionType.GZIP)
     deliveries = [b.put(0, bytes(1024)) for _ in range(2)]
     (batch,) = b.drain()
     b.incomplete.retry(batch, LOST, 0.121, 0.0)
@@ -116,7 +116,7 @@ def test_split_and_reenqueue(bench: type[Bench]) -> None:
 
 def test_split_batch_off_accumulator(bench: type[Bench]) -> None:
     """testSplitBatchOffAccumulator: an estimate that is far too low; memory is exact after it."""
-    b = bench(batch_size=1024, buffer_memory=3072, codec=Codec.GZIP)
+    b = bench(batch_size=1024, buffer_memory=3072, codec=CompressionType.GZIP)
     b.topic.ratio.value = 0.1
     rng, splits = Random(1), 0
     deliveries = [b.put(0, rng.randbytes(100)) for _ in range(20)]
@@ -136,7 +136,7 @@ def test_split_batch_off_accumulator(bench: type[Bench]) -> None:
 @pytest.mark.parametrize("good", range(1, 100, 14))
 def test_split_frequency(bench: type[Bench], good: int) -> None:
     """testSplitFrequency: well and badly compressible values mixed; few batches come out large."""
-    b = bench(batch_size=1024, codec=Codec.GZIP, linger=10.0)
+    b = bench(batch_size=1024, codec=CompressionType.GZIP, linger=10.0)
     rng, batches, splits = Random(good), 0, 0
 
     def deliver() -> None:
@@ -161,7 +161,7 @@ def test_split_frequency(bench: type[Bench], good: int) -> None:
 
 
 def test_a_split_starts_the_compression_estimate_anew(bench: type[Bench]) -> None:
-    b = bench(batch_size=4096, codec=Codec.LZ4)
+    b = bench(batch_size=4096, codec=CompressionType.LZ4)
     b.topic.ratio.value = 0.1
     for _ in range(20):
         b.put(0, Random(1).randbytes(100))

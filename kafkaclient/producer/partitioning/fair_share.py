@@ -235,7 +235,8 @@ class FairShare:
         ]
         if others:
             average = sum(others) // len(others)
-            self._reset_to[lane] = max(average, self._reset_to.get(lane, 0))
+            if average:  # 0, as before the first record, would change nothing
+                self._reset_to[lane] = max(average, self._reset_to.get(lane, 0))
 
     def pick(self, lanes: Iterable[int], is_open: Callable[[int], bool]) -> int | None:
         """The open partition of these lanes that is furthest behind. None: none is open."""

@@ -23,8 +23,11 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
     """Run the entry point as if some libraries were not installed; returns its exit status."""
 
     def run(*words: str, missing: tuple[str, ...]) -> int | str | None:
-        for name in list(sys.modules):
+        before = dict(sys.modules)
+        for name, module in before.items():
             if name.startswith(("kafkaclient.cli.", "kafkaclient.testing", "kafkaclient.perf")):
+                parent, _, child = name.rpartition(".")
+                monkeypatch.setattr(before[parent], child, module)  # restored, too, afterwards
                 monkeypatch.delitem(sys.modules, name)
         for name in missing:
             monkeypatch.setitem(sys.modules, name, None)

@@ -65,8 +65,9 @@ class InFlightWindow:
         self._alone: deque[float] = deque(maxlen=_ALONE_KEPT)
         """The newest latencies of requests with no other in flight."""
         self._queueing: float | None = None
-        """The part of the time that a request shared with those ahead by which it was late,
-        smoothed: 1 if the broker serves them one by one, 0 if side by side."""
+        """How much later a request with others ahead was answered than one alone, as a part of
+        the time that it shared with them; smoothed. A broker that serves one by one has 1, one
+        that serves side by side 0."""
         self._responses_until_compared = 0
         self.probed_at = -NEVER
         """When the round trip was last measured."""
@@ -115,6 +116,8 @@ class InFlightWindow:
         """Find out whether the broker serves requests side by side, by one that was answered:
         ``ahead`` others had been in flight when it left, the last of them for ``shared`` seconds
         more."""
+        if self.fixed:
+            return  # its size does not depend on it, and neither does the time between requests
         self._responses_until_compared -= 1
         if not ahead:
             self._alone.append(latency)

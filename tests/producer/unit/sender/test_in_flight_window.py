@@ -101,6 +101,13 @@ def test_a_broker_that_serves_requests_side_by_side(latencies, side_by_side: boo
     assert window.size == (5 if side_by_side else 1)
 
 
+def test_a_fixed_window_measures_nothing() -> None:
+    window = InFlightWindow(5, fixed=True)
+    assert not _compared(window, [(0.4, 0, 0.0), (0.4, 1, 0.3)])
+    assert not window.is_comparison_due(0.0)
+    assert window.size == 5
+
+
 def test_a_broker_that_begins_to_serve_requests_one_by_one() -> None:
     window = InFlightWindow(5)
     assert _compared(window, [(0.4, 0, 0.0), (0.4, 1, 0.3)])

@@ -27,6 +27,7 @@ __all__ = [
     "BulkFailure",
     "CheckpointMismatchError",
     "ConfigError",
+    "ConsumerStateError",
     "CorruptBatchError",
     "DeliveryTimeoutError",
     "DeserializationError",
@@ -39,6 +40,7 @@ __all__ = [
     "KafkaTimeoutError",
     "LeaderChangedError",
     "MetadataTimeoutError",
+    "NoOffsetError",
     "NotEnoughReplicasError",
     "OffsetOutOfRangeError",
     "PartitionLimitRaceError",
@@ -164,6 +166,18 @@ class AdminStateError(KafkaError, RuntimeError):
 class ReaderStateError(KafkaError, RuntimeError):
     """The reader's state does not allow the call: it is not started, closed, or two tasks use the
     same read."""
+
+
+class ConsumerStateError(KafkaError, RuntimeError):
+    """The consumer's state does not allow the call: it is not started, closed, has no group, the
+    partition is not assigned to it, or two tasks take records at the same time."""
+
+
+class NoOffsetError(KafkaError):
+    """The group has no offset for a partition, and ``auto.offset.reset`` is none (Java:
+    ``NoOffsetForPartitionException``). Seek the partition, or commit an offset."""
+
+    topic_partition: TopicPartition
 
 
 class UnreadableBatchError(KafkaError):

@@ -35,7 +35,7 @@ _OAUTH = (
 _OIDC_HANDLER = "org.apache.kafka.common.security.oauthbearer.{}oauthbearerlogincallbackhandler"
 _REFRESH = "a token is requested again after 80 % of its life"
 _LOGIN_PACE = "attempts follow reconnect.backoff.ms and socket.connection.setup.timeout.ms"
-_NO_GROUPS = "there are no consumer groups, and nothing is committed; see kafkaclient.reader.Reader"
+_NO_GROUPS = "only kafkaclient.Consumer is a member of groups and commits offsets"
 _PYTHON_CLASSES = "Java classes cannot be loaded"
 
 # key -> (why it is not supported, the values without effect)

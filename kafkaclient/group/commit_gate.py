@@ -103,6 +103,11 @@ class CommitGate:
         if self.group.generation_id >= 0:
             self._opened.set()
 
+    def open_without_member(self) -> None:
+        """Let commits in from outside the group: its coordinator accepts them while the group has
+        no members."""
+        self._opened.set()
+
     def lose(self) -> None:
         """The partitions are lost: refuse the commits that wait."""
         self.losses += 1

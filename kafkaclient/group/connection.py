@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,13 @@ from kafkaclient.wire.groups import OffsetCommitCall
 from kafkaclient.wire.transactions import CoordinatorKind, OffsetFetchCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
     from kafkaclient.cluster.coordinator import T
     from kafkaclient.config import ClientConfig
     from kafkaclient.group.commit_gate import CommitGate
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+    from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
     from kafkaclient.wire.api import Call
 
 
@@ -44,32 +45,22 @@ class GroupConnection:
         self,
         group_id: str,
         config: ClientConfig,
+        router: Router,
+        metadata: Metadata,
         *,
         rebalance_timeout_s: float,
-        dialer: Dialer | None = None,
-        clock: Callable[[], float] | None = None,
-        rng: Random | None = None,
+        rng: Random,
     ) -> None:
         self.group_id = group_id
         self._rebalance_timeout_s = rebalance_timeout_s
-        clock = clock or asyncio.get_running_loop().time
-        rng = rng or Random()
-        self._router = Router(config, dialer, clock=clock, rng=rng)
-        waits = Waits(clock)
-        self._metadata = Metadata(
-            config, self._router, clock=clock, rng=rng, waits=waits, right="Read"
-        )
+        self._router = router
         self._coordinators = Coordinators(
-            self._router,
+            router,
             config=config,
             rng=rng,
-            waits=waits,
-            on_unknown=self._metadata.request_refresh,
+            waits=metadata.waits,
+            on_unknown=metadata.request_refresh,
         )
-
-    async def start(self) -> None:
-        """Connect. Raises :class:`~kafkaclient.errors.BootstrapError` after ``max.block.ms``."""
-        await self._metadata.start()
 
     async def call(self, call: Call[T]) -> T:
         """The coordinator's answer. Retries until there is one; the caller may set a time limit.
@@ -95,14 +86,37 @@ class GroupConnection:
                 self._router.release(_WAITING)
         return answer
 
-    async def close(self) -> None:
-        await self._metadata.stop()
-        await self._router.close()
+
+@asynccontextmanager
+async def group_connection(
+    group_id: str,
+    config: ClientConfig,
+    *,
+    rebalance_timeout_s: float,
+    dialer: Dialer | None = None,
+    clock: Callable[[], float] | None = None,
+    rng: Random | None = None,
+) -> AsyncIterator[GroupConnection]:
+    """A group's connection with a router and metadata of its own, for a member whose records come
+    through other clients. Raises :class:`~kafkaclient.errors.BootstrapError` after
+    ``max.block.ms``."""
+    clock, rng = clock or asyncio.get_running_loop().time, rng or Random()
+    router = Router(config, dialer, clock=clock, rng=rng)
+    metadata = Metadata(config, router, clock=clock, rng=rng, waits=Waits(clock), right="Read")
+    try:
+        await metadata.start()
+        yield GroupConnection(
+            group_id, config, router, metadata, rebalance_timeout_s=rebalance_timeout_s, rng=rng
+        )
+    finally:
+        await metadata.stop()
+        await router.close()
 
 
 # --- The group's committed offsets, for its member ------------------------------------------------
 
-_NEW_GENERATION = frozenset({22, 27})  # ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS
+# ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH
+_NEW_GENERATION = frozenset({22, 27, 113})
 
 
 class GroupOffsets:
@@ -125,7 +139,9 @@ class GroupOffsets:
         self._timeout_s = timeout_s
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, int], losses: int | None = None
+        self,
+        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+        losses: int | None = None,
     ) -> None:
         """Commit offsets of partitions that this member owns, and has not lost since the gate had
         ``losses``, or since the call. A commit that meets the end of its generation is repeated in
@@ -140,7 +156,9 @@ class GroupOffsets:
         except TimeoutError as error:
             raise self._late("OffsetCommit", error) from error
 
-    async def _commit(self, offsets: Mapping[TopicPartition, int], losses: int | None) -> None:
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], losses: int | None
+    ) -> None:
         name = self._connection.group_id
         while True:
             async with self._gate.commit(losses) as group:

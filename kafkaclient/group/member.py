@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import KafkaError
@@ -22,7 +22,7 @@ from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.membership import HeartbeatCall, JoinGroupCall, LeaveGroupCall, SyncGroupCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from kafkaclient.errors import BrokerError
     from kafkaclient.group.commit_gate import CommitGate
@@ -51,14 +51,15 @@ class Generation(NamedTuple):
 class GroupProtocol(Protocol):
     """What a member tells its group, and does with the answer."""
 
-    @property
-    def name(self) -> str:
-        """The assignor, which all members of the group must have."""
+    def subscriptions(self) -> Mapping[str, bytes]:
+        """What the member tells the leader: its topics, what it owns, ... By assignor, the
+        preferred one first. All members of the group need a common assignor."""
 
-    def subscription(self) -> bytes:
-        """What the member tells the leader: its topics, what it owns, ..."""
+    async def before_rejoin(self) -> None:
+        """Give up what must be given up before the member joins again: everything, if the rebalance
+        is eager. The member sends heartbeats meanwhile."""
 
-    async def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    async def assign(self, assignor: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """On the leader: member id -> assignment, from the members' subscriptions. Must return in
         much less than the session timeout."""
 
@@ -87,8 +88,8 @@ class Member:
     """Runs until cancelled. Owns the member's state; the table in ``ownership`` has the rules.
 
     Rebalances are cooperative (KIP-429): only an assignment or a loss changes what the protocol
-    has. Commits stop only for the first half second of a join (most joins are over by then), and
-    until the new assignment is known.
+    has, unless it gives up partitions before it joins. Commits stop only for the first half second
+    of a join (most joins are over by then), and until the new assignment is known.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class Member:
             options.group_instance_id,
             options.session_timeout_ms,
             options.rebalance_timeout_ms,
-            {self._protocol.name: self._protocol.subscription()},
+            self._protocol.subscriptions(),
             reason,
         )
         # The coordinator waits for all members. If one is slow, the others must not be.
@@ -234,7 +235,7 @@ class Member:
         assignments: Mapping[str, bytes] = {}
         is_leader = joined.leader == self._member_id
         if is_leader and not joined.skip_assignment:
-            assignments = await self._protocol.assign(joined.members)
+            assignments = await self._protocol.assign(joined.protocol, joined.members)
         call = SyncGroupCall(self._gate.group, joined.protocol, assignments)
         asked_at = self._clock()
         answer = await self._connection.wait(call)
@@ -243,24 +244,27 @@ class Member:
         if self.state is MemberState.STABLE:
             generation = Generation(joined.generation_id, joined.member_id, is_leader)
             self._eager_until = self._clock() + _EAGER_S
-            self._applying = asyncio.create_task(
-                self._protocol.assigned(answer.assignment, generation),
-                name=f"kafkaclient-assigned-{self._group_id}",
-            )
-            self._applying.add_done_callback(lambda _: self._wake.set())
+            self._apply(self._protocol.assigned(answer.assignment, generation))
             # The protocol begins to apply the assignment before a waiting commit goes on.
             await asyncio.sleep(0)
             self._gate.open()
             self._gate.answered(asked_at)
 
     async def _stay(self) -> None:
-        """Send heartbeats until there is a reason to join again, and the assignment is applied."""
+        """Send heartbeats until there is a reason to join again, the assignment is applied, and the
+        protocol has given up what it must."""
+        is_prepared = False
         while self.state is MemberState.STABLE:
             if self._applying is not None and self._applying.done():
                 await self._applied()
             if self._reason is not None and self._applying is None:
-                self._advance(MemberEvent.REBALANCE)
-                return
+                if is_prepared:
+                    self._advance(MemberEvent.REBALANCE)
+                    return
+                self._apply(self._prepare())
+                is_prepared = True
+                await asyncio.sleep(0)  # most protocols have nothing to give up
+                continue
             interval_s = self._options.heartbeat_interval_ms / 1000
             if self._clock() < self._eager_until:
                 interval_s = min(interval_s, _EAGER_HEARTBEAT_S)
@@ -295,8 +299,17 @@ class Member:
         else:
             self._advance(event, answer.error_code)
 
+    def _apply(self, work: Coroutine[Any, Any, bool]) -> None:
+        """Have the protocol do its work while the member sends heartbeats."""
+        self._applying = asyncio.create_task(work, name=f"kafkaclient-group-{self._group_id}")
+        self._applying.add_done_callback(lambda _: self._wake.set())
+
+    async def _prepare(self) -> bool:
+        await self._protocol.before_rejoin()
+        return False
+
     async def _applied(self) -> None:
-        """Wait until the assignment is applied. Raises what the protocol has raised."""
+        """Wait until the protocol's work is done. Raises what the protocol has raised."""
         applying = self._applying
         assert applying is not None
         await asyncio.wait({applying})
@@ -332,10 +345,12 @@ class Member:
                 "own group_instance_id"
             )
         elif code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            names = ", ".join(self._protocol.subscriptions())
             advice = (
-                f"the group has members that do not know the assignor {self._protocol.name!r}: "
-                "another kind of consumer uses the group id. Give each application a group id "
-                "(application.id) of its own; kafka-consumer-groups.sh --describe --members "
+                f"the group has members that know none of this member's assignors ({names}): "
+                "either another application uses the group id, then give each application a group "
+                "id (application.id) of its own; or give this member an assignor of the others "
+                "(partition.assignment.strategy). kafka-consumer-groups.sh --describe --members "
                 f"--group {group} shows the members"
             )
         return broker_error(code, f"joining group {group!r}", advice=advice)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.api import (
     INT16,
     INT32,
@@ -140,7 +140,7 @@ class OffsetCommitCall(CodecCall[PartitionCodes], api_key=ApiKey.OFFSET_COMMIT, 
     without ``member`` anybody while the group has no members."""
 
     group_id: str
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
     member: ConsumerGroupMetadata | None = None
 
     def _fields(self) -> dict[str, Any]:
@@ -158,8 +158,14 @@ class OffsetCommitCall(CodecCall[PartitionCodes], api_key=ApiKey.OFFSET_COMMIT, 
         }
 
     def _partition(self, topic: str, number: int) -> dict[str, Any]:
-        offset = self.offsets[TopicPartition(topic, number)]
-        return {"partition_index": number, "committed_offset": offset, "committed_metadata": ""}
+        given = self.offsets[TopicPartition(topic, number)]
+        offset = OffsetAndMetadata(given) if isinstance(given, int) else given
+        return {
+            "partition_index": number,
+            "committed_offset": offset.offset,
+            "committed_leader_epoch": offset.leader_epoch,
+            "committed_metadata": offset.metadata,
+        }
 
     def _result(self, message: Any) -> PartitionCodes:
         codes = {tp: p.error_code for tp, p in partitions_in(message.topics)}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.reader import AdminConfig
 from kafkaclient.group.commit_gate import CommitGate
-from kafkaclient.group.connection import GroupConnection, GroupOffsets
+from kafkaclient.group.connection import GroupConnection, GroupOffsets, group_connection
 from kafkaclient.group.member import Generation, Member, MemberOptions
 from kafkaclient.group.ownership import Claims, Ownership
 from kafkaclient.types import TopicPartition
@@ -44,13 +44,16 @@ class RangeProtocol:
     def owned(self) -> set[TopicPartition]:
         return self.claims.owned
 
-    def subscription(self) -> bytes:
-        claimed = self.claims.claim()
-        return ConsumerSubscription(
-            (self.topic,), None, claimed, self.claims.generation_id
-        ).encode()
+    def subscriptions(self) -> Mapping[str, bytes]:
+        told = ConsumerSubscription(
+            (self.topic,), None, self.claims.claim(), self.claims.generation_id
+        )
+        return {self.name: told.encode()}
 
-    async def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    async def before_rejoin(self) -> None:
+        """Partitions stay."""
+
+    async def assign(self, _assignor: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
         told = {member: subscription_in(data) for member, data in members.items()}
         names = sorted(members)
         share, rest = divmod(len(self.partitions), len(names))
@@ -108,6 +111,7 @@ class RunningMember:
         self.member = Member(connection, protocol, options, self.gate, clock)
         self.offsets = GroupOffsets(connection, self.gate, self.member.commit_refused, 30.0)
         self.task = asyncio.create_task(self.member.run())
+        self.is_dead = False
 
     async def until(self, condition: Callable[[], bool], seconds: float = 30.0) -> None:
         """Wait, and raise the member's error if it ends."""
@@ -129,9 +133,9 @@ class RunningMember:
 
     async def die(self) -> None:
         """End without leaving the group."""
+        self.is_dead = True
         self.task.cancel()
         await asyncio.wait({self.task})
-        await self.connection.close()
 
 
 @asynccontextmanager
@@ -150,18 +154,17 @@ async def member(
         "heartbeat_interval_ms": 300,
         **options,
     }
-    connection = GroupConnection(
+    async with group_connection(
         group,
         AdminConfig.build(bootstrap),
         rebalance_timeout_s=times["rebalance_timeout_ms"] / 1000,
         dialer=dialer,
-    )
-    await connection.start()
-    running = RunningMember(connection, protocol, MemberOptions(**times))
-    try:
-        yield running
-    finally:
-        running.task.cancel()
-        await asyncio.wait({running.task})
-        await running.member.leave("the test is over", 5.0)
-        await connection.close()
+    ) as connection:
+        running = RunningMember(connection, protocol, MemberOptions(**times))
+        try:
+            yield running
+        finally:
+            running.task.cancel()
+            await asyncio.wait({running.task})
+            if not running.is_dead:
+                await running.member.leave("the test is over", 5.0)

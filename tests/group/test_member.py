@@ -253,7 +253,7 @@ async def test_a_second_member_with_the_same_instance_id_ends_the_first(
 @virtual_time
 async def test_a_refused_member_ends_with_the_reason(fake: FakeCluster) -> None:
     async with owner(fake, RangeProtocol("t", 4, "other")), joined(fake) as b:
-        told = r"INCONSISTENT_GROUP_PROTOCOL.*do not know the assignor 'range'.*--group g shows"
+        told = r"INCONSISTENT_GROUP_PROTOCOL.*this member's assignors \(range\).*--group g shows"
         with pytest.raises(BrokerError, match=told):
             await b.task
     fake.control(ApiKey.JOIN_GROUP, 30)  # GROUP_AUTHORIZATION_FAILED

@@ -20,7 +20,7 @@ from kafkaclient.errors import (
     TransactionAbortableError,
 )
 from kafkaclient.group.commit_gate import CommitGate
-from kafkaclient.group.connection import GroupConnection, GroupOffsets
+from kafkaclient.group.connection import GroupOffsets, group_connection
 from kafkaclient.streams.runtime.outputs import (
     OutgoingRecord,
     PlainOutput,
@@ -53,24 +53,24 @@ async def output(
 ) -> AsyncIterator[TransactionalOutput | PlainOutput]:
     """An output that is running."""
     config = ProducerConfig.build({"bootstrap_servers": fake.bootstrap})
-    connection = GroupConnection("app", config, rebalance_timeout_s=1, dialer=fake)
-    await connection.start()
-    gate = gate or opened_gate()
-    gate.begin_generation(-1, "")  # no member: the fake group has none
-    offsets = GroupOffsets(connection, gate, lambda code, group: None, 60)
-    made: TransactionalOutput | PlainOutput
-    if is_transactional:
-        new = partial(Producer, fake.bootstrap, dialer=fake, transactional_id="app-1")
-        dead: Any = NoDeadTransactions()
-        made = TransactionalOutput(config, new, offsets, gate, dead)
-    else:
-        made = PlainOutput(config, partial(Producer, fake.bootstrap, dialer=fake), offsets, gate)
-    await made.start()
-    try:
-        yield made
-    finally:
-        await made.stop()
-        await connection.close()
+    async with group_connection("app", config, rebalance_timeout_s=1, dialer=fake) as connection:
+        gate = gate or opened_gate()
+        gate.begin_generation(-1, "")  # no member: the fake group has none
+        offsets = GroupOffsets(connection, gate, lambda code, group: None, 60)
+        made: TransactionalOutput | PlainOutput
+        if is_transactional:
+            new = partial(Producer, fake.bootstrap, dialer=fake, transactional_id="app-1")
+            dead: Any = NoDeadTransactions()
+            made = TransactionalOutput(config, new, offsets, gate, dead)
+        else:
+            made = PlainOutput(
+                config, partial(Producer, fake.bootstrap, dialer=fake), offsets, gate
+            )
+        await made.start()
+        try:
+            yield made
+        finally:
+            await made.stop()
 
 
 def cluster() -> FakeCluster:

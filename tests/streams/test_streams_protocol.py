@@ -22,7 +22,7 @@ from kafkaclient.streams.group_protocol import (
 )
 from kafkaclient.streams.leader import RebalanceSchedule
 from kafkaclient.streams.runtime.observer import Observer
-from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
+from kafkaclient.streams.runtime.streams_protocol import ASSIGNOR, StreamsProtocol
 from kafkaclient.streams.state_directory import StateDirectory
 from kafkaclient.streams.tasks import TaskState
 from kafkaclient.streams.topology import Processor, Topology
@@ -104,7 +104,7 @@ class World:
             await asyncio.sleep(0)
 
     def told(self) -> ConsumerSubscription:
-        return subscription_in(self.member.subscription())
+        return subscription_in(self.member.subscriptions()[ASSIGNOR])
 
     def subscription(self) -> SubscriptionInfo:
         subscription = decode_subscription(self.told().user_data or b"")
@@ -279,7 +279,7 @@ async def test_errors_of_assignments_end_the_instance(world: World) -> None:
 
 async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -> None:
     await world.rebalance([A, B], [])
-    members = {"m": world.member.subscription(), "new": _new_member()}
+    members = {"m": world.member.subscriptions()[ASSIGNOR], "new": _new_member()}
 
     async def lost() -> None:
         raise AdminTimeoutError("lost")
@@ -288,7 +288,7 @@ async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -
         await asyncio.get_running_loop().create_future()
 
     async def answers() -> dict[str, tuple[int, int]]:
-        found = await world.member.assign(members)
+        found = await world.member.assign(ASSIGNOR, members)
         decoded = {member: assignment_in(data) for member, data in found.items()}
         return {
             member: (
@@ -315,7 +315,7 @@ async def test_a_topic_that_is_gone_or_has_grown_ends_the_application(world: Wor
     members = {"new": _new_member(), "broken": b"\0"}
     for count, code in ((0, 1), (3, 3)):
         world.counts = {"words": count}
-        found = await world.member.assign(members)
+        found = await world.member.assign(ASSIGNOR, members)
         for data in found.values():
             user_data = assignment_in(data).user_data
             assert AssignmentInfo.decode(user_data or b"").error_code == code

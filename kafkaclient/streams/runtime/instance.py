@@ -14,7 +14,7 @@ from kafkaclient.admin.admin import Admin
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import BrokerError, KafkaError, StreamsError, TransactionAbortableError
 from kafkaclient.group.commit_gate import CommitGate, session_clock
-from kafkaclient.group.connection import GroupConnection, GroupOffsets
+from kafkaclient.group.connection import GroupOffsets, group_connection
 from kafkaclient.group.member import Member, MemberOptions
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader.reader import Reader
@@ -46,6 +46,7 @@ from kafkaclient.time_limit import time_limit
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
+    from kafkaclient.group.connection import GroupConnection
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.runtime.observer import Observer
     from kafkaclient.streams.runtime.outputs import Output
@@ -135,13 +136,13 @@ class Instance:
         fetch_ends = partial(end_offsets, admin)
         reader = Reader(config.bootstrap_servers, **config.reader_options)
         await stack.enter_async_context(reader)
-        connection = GroupConnection(
-            config.application_id,
-            config.producer_config,
-            rebalance_timeout_s=config.rebalance_timeout_ms / 1000,
+        connection = await stack.enter_async_context(
+            group_connection(
+                config.application_id,
+                config.producer_config,
+                rebalance_timeout_s=config.rebalance_timeout_ms / 1000,
+            )
         )
-        stack.push_async_callback(connection.close)
-        await connection.start()
         shorter_ms = min(config.session_timeout_ms, config.rebalance_timeout_ms)
         gate = CommitGate(config.application_id, config.group_instance_id, shorter_ms / 1000)
         self._changelog_reader = changelog_reader = ChangelogReader(

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+ASSIGNOR = "stream"
+"""The name of Kafka Streams' assignor."""
+
 _REVOKE_TIMEOUT_S = 1.0  # how long the next owner of a task waits for a record
 _MIN_WATCH_INTERVAL_S = 0.1
 _LOOKS = 3  # for new partitions: not every broker knows them yet
@@ -62,9 +65,6 @@ class StreamsProtocol:
     ``fetch_counts`` returns the input topics' numbers of partitions; ``partitions`` has those of
     the start.
     """
-
-    name = "stream"
-    """The name of Kafka Streams' assignor."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class StreamsProtocol:
         """Input topic -> number of partitions, as far as this member knows."""
         return self._partitions
 
-    def subscription(self) -> bytes:
+    def subscriptions(self) -> Mapping[str, bytes]:
         self._observer.joining()
         sums = self._directory.report()
         running = set(self._manager.running())
@@ -117,11 +117,13 @@ class StreamsProtocol:
             client_tags=self._config.client_tags,
         )
         topics, claims = tuple(sorted(self._topology.topics)), self._claims
-        return ConsumerSubscription(
-            topics, info.encode(), claims.claim(), claims.generation_id
-        ).encode()
+        told = ConsumerSubscription(topics, info.encode(), claims.claim(), claims.generation_id)
+        return {ASSIGNOR: told.encode()}
 
-    async def assign(self, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    async def before_rejoin(self) -> None:
+        """Tasks stay until an assignment takes them away."""
+
+    async def assign(self, _assignor: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
         subscriptions = {member: _subscription(member, data) for member, data in members.items()}
         await self._ask_brokers()
         now_ms, config = int(time.time() * 1000), self._config

@@ -1,0 +1,94 @@
+"""What a consumer commits, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import ConsumerStateError, KafkaError
+from kafkaclient.time_limit import time_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkaclient.consumer.partitions import Partitions
+    from kafkaclient.group.connection import GroupOffsets
+    from kafkaclient.types import OffsetAndMetadata, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class Commits:
+    """Commits the offsets behind finished records: by the clock, when partitions are given up, at
+    the end, and when the application asks for it. ``interval_s`` None: only when it asks.
+    """
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        offsets: GroupOffsets | None,
+        interval_s: float | None,
+    ) -> None:
+        self._partitions = partitions
+        self._offsets = offsets
+        self._interval_s = interval_s if offsets is not None else None
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit these offsets, or what is finished. Raises as :meth:`.GroupOffsets.commit`."""
+        if self._offsets is None:
+            raise ConsumerStateError("only a consumer with a group_id commits offsets")
+        self._check(offsets)
+        await self._commit_now(self._partitions.finished_offsets() if offsets is None else offsets)
+
+    async def _commit_now(self, wanted: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
+        if wanted and self._offsets is not None:
+            await self._offsets.commit(wanted)
+            self._partitions.note_committed(
+                {tp: each if isinstance(each, int) else each.offset for tp, each in wanted.items()}
+            )
+
+    def _check(self, offsets: Mapping[TopicPartition, object] | None) -> None:
+        lost = self._partitions.lost_in_hand if offsets is None else None
+        for where in offsets or ():
+            if where not in self._partitions:
+                lost = where
+        if lost is not None:
+            raise ConsumerStateError(
+                f"{lost} is not assigned to this consumer any more, so nothing was committed: "
+                "another member of the group may have it, and consumes again what was not "
+                "committed before. A partition is lost if the application keeps a record in hand "
+                "for longer than max.poll.interval.ms, or blocks the event loop for longer than "
+                "session.timeout.ms"
+            )
+
+    async def run(self) -> None:
+        """Commit every ``interval_s`` seconds."""
+        if self._interval_s is None:
+            return
+        while True:
+            await asyncio.sleep(self._interval_s)
+            try:
+                await self._commit_now(self._partitions.finished_offsets())
+            except KafkaError as error:
+                _log.warning("a commit failed; the next one has its offsets: %s", error)
+
+    async def commit_before(
+        self, what: str, timeout_s: float, partitions: Iterable[TopicPartition] | None = None
+    ) -> None:
+        """Commit what is finished, before the partitions are given up. Never raises a KafkaError:
+        records after the last commit are consumed again by their next owner."""
+        if self._interval_s is None:
+            return
+        offsets = self._partitions.finished_offsets(partitions)
+        try:
+            async with time_limit(timeout_s):
+                await self._commit_now(offsets)
+        except (KafkaError, TimeoutError) as error:
+            _log.warning(
+                "%s: no commit, so records that are finished may be consumed again: %s",
+                what,
+                error or f"no answer within {timeout_s:g} s",
+            )

@@ -1,0 +1,341 @@
+"""The consumer's public class."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
+
+from kafkaclient.cluster.client import close_dropped
+from kafkaclient.config.consumer import ConsumerConfig
+from kafkaclient.consumer.records import RecordStream
+from kafkaclient.consumer.runtime import ConsumerRuntime
+from kafkaclient.consumer.subscription import RebalanceListener, Subscription
+from kafkaclient.errors import ConfigError, ConsumerStateError
+from kafkaclient.topic_names import several
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+
+    from kafkaclient.net.dialer import Dialer
+    from kafkaclient.reader.batch import FetchedBatch
+    from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata
+
+
+class Consumer:
+    """Consumes topics, as a member of a group.
+
+    ::
+
+        async with Consumer("localhost:9092", group_id="billing", topics=["orders"]) as consumer:
+            async for record in consumer:
+                await handle(record)
+
+    A record is finished when the loop takes the next one, and only finished records are committed
+    (``enable.auto.commit``): a record in hand when the program ends is consumed again. A loop that
+    was left, by ``break`` or an exception, begins the next time with the record that was in hand,
+    unless ``record.done()`` or :meth:`commit` has finished it. To handle records concurrently, use
+    :meth:`tracked`.
+
+    Parameters: options as for :class:`~kafkaclient.Producer`; those of the fetches, the group and
+    the commits are Java's (docs/reference/consumer-options.md). ``topics`` or ``pattern``: what the
+    group consumes, see :meth:`subscribe`. ``listener`` is told of rebalances. A consumer belongs to
+    the event loop in which it was started. Only one task at a time may take records.
+
+    Raises:
+        ConfigError: an option is unknown, unusable or in conflict with another, or there are topics
+            and no ``group_id``.
+    """
+
+    _runtime: ConsumerRuntime | None = None  # also for __del__ after __init__ raised
+
+    def __init__(
+        self,
+        bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
+        /,
+        *,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
+        listener: RebalanceListener | None = None,
+        dialer: Dialer | None = None,
+        clock: Callable[[], float] | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        rng: Random | None = None,
+        **options: Any,
+    ) -> None:
+        self.config: ConsumerConfig = ConsumerConfig.build(bootstrap_or_mapping, options)
+        self._subscription: Subscription | None = None
+        topics = several(topics, "topics")
+        if topics or pattern is not None:
+            self._subscription = self._checked(topics, pattern)
+        self._listener = listener or RebalanceListener()
+        self._dialer = dialer
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._rng = rng or Random()
+        self._is_closed = self._is_closing = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open" if self._runtime else "not started"
+        return f"<Consumer {self.config.client_id!r} of group {self.config.group_id!r} {state}>"
+
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise TypeError(
+            "a Consumer cannot be copied or pickled: it owns its connections; make another "
+            "Consumer with the same options"
+        )
+
+    def __del__(self) -> None:
+        runtime = self._runtime
+        if runtime is not None and not self._is_closed:
+            what = f"consumer {self.config.client_id!r}"
+            close_dropped(self, what, runtime.loop, runtime.close)
+
+    async def start(self) -> None:
+        """Connect to the cluster, and begin to join the group.
+
+        Raises:
+            BootstrapError: no bootstrap server answered within ``max.block.ms``, or all refused
+                connections for ``bootstrap.connect.timeout.ms``.
+            AuthenticationError: a broker and this client could not authenticate.
+            ConfigError: a certificate or key cannot be read.
+            ConsumerStateError: the consumer was started before.
+        """
+        if self._runtime is not None or self._is_closed:
+            raise ConsumerStateError("a consumer can be started once")
+        self._runtime = ConsumerRuntime(
+            self.config,
+            self._listener,
+            dialer=self._dialer,
+            clock=self._clock,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+        )
+        try:
+            await self._runtime.start()
+            if self._subscription is not None:
+                self._runtime.subscribe(self._subscription)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Commit what is finished, leave the group, and disconnect. Loops of other tasks end. Does
+        not wait for a record in hand. Calling it again does nothing."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        try:
+            if self._runtime is not None:
+                await self._runtime.close()  # the listener may still use the consumer
+        finally:
+            self._is_closed = True
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # --- taking records ---------------------------------------------------------------------------
+
+    def __aiter__(self) -> RecordStream:
+        """Records, each finished when the next one is taken. Raises, while it is iterated over:
+
+        BrokerError: the group refuses this member, such as another one with the same
+            ``group_instance_id``.
+        AuthorizationError: reading a topic or the group is not permitted.
+        NoOffsetError, OffsetOutOfRangeError: with ``auto.offset.reset=none``.
+        UnreadableBatchError: a batch in the log is damaged; seek behind it to go on.
+        ConsumerStateError: the consumer is not running, or another task takes records.
+        Exception: what the rebalance listener has raised.
+        """
+        return self._records(tracked=False)
+
+    def tracked(self) -> RecordStream:
+        """Records that are finished when their :meth:`.Record.done` is called, in any order: for
+        handlers that run concurrently. Committed is the offset up to which all are finished. Raises
+        as ``async for record in consumer``."""
+        return self._records(tracked=True)
+
+    def _records(self, *, tracked: bool) -> RecordStream:
+        runtime = self._running()
+        rows = runtime.partitions.begin_loop(tracked=tracked, whole=False)
+
+        async def refill() -> Any:
+            return await runtime.steps.next_rows(tracked=tracked)
+
+        return RecordStream(rows, refill)
+
+    async def batches(self) -> AsyncIterator[FetchedBatch]:
+        """Batches of records of one partition, as columns (Arrow) or rows. A batch is finished when
+        the next one is taken. Raises as ``async for record in consumer``."""
+        runtime = self._running()
+        rows = runtime.partitions.begin_loop(tracked=False, whole=True)
+        while True:
+            if rows is None:
+                rows = await runtime.steps.next_rows(tracked=False)
+            if rows is None:
+                return
+            rows.take_all()
+            yield rows.batch
+            rows = None
+
+    # --- what is consumed -------------------------------------------------------------------------
+
+    def subscribe(self, topics: Iterable[str] = (), *, pattern: str | None = None) -> None:
+        """Consume other topics, in place of the former ones.
+
+        ``pattern``: a regular expression that matches whole names of topics. With the protocol of
+        KIP-848 the coordinator matches it (RE2), otherwise this client does (Python's ``re``).
+
+        Raises ConfigError without ``group_id``, and ConsumerStateError if partitions were assigned
+        by hand.
+        """
+        self._subscription = self._checked(topics, pattern)
+        if self._runtime is not None:
+            self._running().subscribe(self._subscription)
+
+    def _checked(self, topics: Iterable[str], pattern: str | None) -> Subscription:
+        if self.config.group_id is None:
+            raise ConfigError(
+                "topics are consumed as a group: give group_id. To read partitions without a "
+                "group, use assign()"
+            )
+        return Subscription(topics, pattern)
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Consume these partitions, in place of the former ones, without being a member of a group.
+        With a ``group_id`` offsets are committed all the same, as long as the group has no members.
+
+        Raises ConsumerStateError if the consumer subscribes to topics, or is not running.
+        """
+        given = [TopicPartition(*each) for each in several(partitions, "partitions")]
+        self._running().assign(given)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this consumer has now."""
+        return self._running().partitions.assigned
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics, with a pattern those that this client knows to match it."""
+        return frozenset() if self._subscription is None else self._subscription.topics
+
+    @property
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """The member, for :meth:`.Producer.send_offsets_to_transaction`."""
+        gate = self._running().gate
+        if gate is None:
+            raise ConsumerStateError("only a consumer with a group_id is a member of a group")
+        return gate.group
+
+    # --- positions --------------------------------------------------------------------------------
+
+    def position(self, partition: tuple[str, int]) -> int | None:
+        """The offset of the next record of the partition; None while it is not known where the
+        partition begins. Raises ConsumerStateError if it is not assigned."""
+        return self._running().partitions[partition].position
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Continue at this offset, which is also what is committed next.
+
+        Raises ConsumerStateError if the partition is not assigned, ValueError for a negative
+        offset.
+        """
+        if offset < 0:
+            raise ValueError(f"{TopicPartition(*partition)}: no offset {offset}")
+        self._running().partitions.seek(partition, offset)
+
+    async def seek_to(
+        self,
+        at: Literal["earliest", "latest"] | int,
+        partitions: Iterable[tuple[str, int]] | None = None,
+    ) -> None:
+        """Continue at the first offset, behind the last record, or at the first record that is not
+        older than a time (milliseconds since the epoch; at the end if there is none). Default: all
+        assigned partitions. Raises as :meth:`offsets`."""
+        runtime = self._running()
+        given = runtime.partitions.assigned if partitions is None else partitions
+        wanted = [TopicPartition(*each) for each in given]
+        found = await self.offsets(wanted, at)
+        missing = [where for where, offset in found.items() if offset is None]
+        ends = await self.offsets(missing, "latest") if missing else {}
+        for where, offset in found.items():
+            end = ends.get(where)
+            runtime.partitions.seek(where, (end or 0) if offset is None else offset)
+
+    async def offsets(
+        self, partitions: Iterable[tuple[str, int]], at: Literal["earliest", "latest"] | int
+    ) -> dict[TopicPartition, int | None]:
+        """The first offsets of partitions, the ends, or the offsets of the first records that are
+        not older than a time (milliseconds since the epoch; None if there is none).
+
+        Raises:
+            MetadataTimeoutError: a topic is not known within ``max.block.ms``.
+            PartitionOutOfRangeError: a topic has no such partition.
+            KafkaError: a broker answered with an error; a retriable error is raised after
+                ``max.block.ms``, another error at once.
+        """
+        given = [TopicPartition(*each) for each in several(partitions, "partitions")]
+        return await self._running().offsets(given, at)
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """How many offsets are between the position and the end of each assigned partition, as of
+        its last fetch; None before it. Without requests to brokers."""
+        return self._running().lag()
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Hand out no further records of the partitions until :meth:`resume`. Raises
+        ConsumerStateError if one is not assigned."""
+        for each in partitions:
+            self._running().partitions.pause(each)
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        """Undo :meth:`pause`. Raises ConsumerStateError if a partition is not assigned."""
+        for each in partitions:
+            self._running().partitions.resume(each)
+
+    # --- commits ----------------------------------------------------------------------------------
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit these offsets, each that of the next record to consume. Without ``offsets``: all
+        that was handed out, also the record or batch in hand, which is finished then; of
+        :meth:`tracked` records, those that are done.
+
+        Raises:
+            ConsumerStateError: a partition was revoked or lost meanwhile, or there is no
+                ``group_id``. Nothing is committed.
+            BrokerError: the coordinator refuses the commit.
+            KafkaTimeoutError: no coordinator has answered within ``max.block.ms``; the offsets may
+                be committed.
+        """
+        runtime = self._running()
+        if offsets is None:
+            runtime.partitions.finish_hand()
+        await runtime.commits.commit(offsets)
+
+    async def committed(
+        self, partitions: Collection[tuple[str, int]]
+    ) -> dict[TopicPartition, int | None]:
+        """The group's committed offsets; None where there is none. Raises as :meth:`commit`."""
+        offsets = self._running().group_offsets
+        if offsets is None:
+            raise ConsumerStateError("only a consumer with a group_id has committed offsets")
+        return await offsets.committed([TopicPartition(*each) for each in partitions])
+
+    def _running(self) -> ConsumerRuntime:
+        if self._runtime is None or self._is_closed:
+            state = "closed" if self._is_closed else "not started: use `async with`, or start()"
+            raise ConsumerStateError(f"the consumer is {state}")
+        if asyncio._get_running_loop() not in (self._runtime.loop, None):
+            raise ConsumerStateError(
+                "the consumer belongs to the event loop that it was started in"
+            )
+        return self._runtime

@@ -1,0 +1,311 @@
+"""A consumer in its group: which protocol it uses, and what becomes of its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkaclient.errors import BrokerError, KafkaError, UnsupportedVersionError
+from kafkaclient.group.classic import ClassicProtocol
+from kafkaclient.group.heartbeat_member import HeartbeatMember, HeartbeatOptions
+from kafkaclient.group.member import Member, MemberOptions
+from kafkaclient.time_limit import time_limit
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Set
+    from uuid import UUID
+
+    from kafkaclient.config.consumer import ConsumerConfig
+    from kafkaclient.consumer.commits import Commits
+    from kafkaclient.consumer.partitions import Partitions
+    from kafkaclient.consumer.poll_interval import PollInterval
+    from kafkaclient.consumer.subscription import RebalanceListener, Subscription
+    from kafkaclient.group.commit_gate import CommitGate
+    from kafkaclient.group.connection import GroupConnection
+    from kafkaclient.reader.cluster import ReaderCluster
+    from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_LEAVE_TIMEOUT_S = 5.0
+_COMMIT_TIMEOUT_S = 10.0
+_FIRST_LOOK_S = 1.0  # for topics that do not exist yet; the pause doubles up to metadata.max.age.ms
+# What a coordinator answers if it has no KIP-848, or the group has classic members that it cannot
+# take over: INCONSISTENT_GROUP_PROTOCOL, UNSUPPORTED_VERSION, GROUP_ID_NOT_FOUND.
+_CLASSIC_ONLY = frozenset({23, 35, 69})
+
+
+class GroupMember(Protocol):
+    """What both kinds of members have."""
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def is_rebalancing(self) -> bool: ...
+
+    def request_rejoin(self, reason: str) -> None: ...
+
+    def commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None: ...
+
+    async def run(self) -> None: ...
+
+    async def leave(self, reason: str, timeout_s: float) -> None: ...
+
+
+class Membership:
+    """The :class:`~kafkaclient.group.classic.Assignee` of a consumer's member. It makes a new
+    member each time that the consumer joins: at the start, and after it had to leave because the
+    application was busy with a record for too long."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: ReaderCluster,
+        connection: GroupConnection,
+        gate: CommitGate,
+        partitions: Partitions,
+        polls: PollInterval,
+        listener: RebalanceListener,
+        clock: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._connection = connection
+        self._gate = gate
+        self._partitions = partitions
+        self._polls = polls
+        self._listener = listener
+        self._clock = clock
+        self._subscription: Subscription | None = None
+        self._commits: Commits | None = None
+        self._member: GroupMember | None = None
+        self._is_classic = config.group_protocol == "classic"
+        self._wanted = asyncio.Event()
+        self._losing: asyncio.Task[None] | None = None
+
+    @property
+    def protocol(self) -> str:
+        return "classic" if self._is_classic else "consumer"
+
+    def commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None:
+        """The coordinator has refused a commit."""
+        if self._member is not None:
+            self._member.commit_refused(code, group)
+
+    def want(self) -> None:
+        """A loop asks for records: join, if the consumer had to leave."""
+        self._wanted.set()
+
+    def resubscribe(self, subscription: Subscription) -> None:
+        """Use another subscription from now on."""
+        self._subscription = subscription
+        if self._member is not None:
+            self._member.request_rejoin("the subscription has changed")
+
+    async def run(self, subscription: Subscription, commits: Commits) -> None:
+        """Be in the group, until cancelled; then it is left. Raises what ends a member."""
+        self._subscription, self._commits = subscription, commits
+        while True:
+            self._wanted.clear()
+            await self._join()
+            await self._wanted.wait()
+
+    async def close(self) -> None:
+        """After :meth:`run` was cancelled: commit what is finished, and leave the group. What is in
+        hand is not waited for."""
+        if partitions := self._partitions.all:
+            self._partitions.leave(partitions)
+            await self._give_up(partitions)
+        await self._leave("the consumer is closed")
+        if self._losing is not None:
+            await asyncio.gather(self._losing, return_exceptions=True)
+
+    async def _join(self) -> None:
+        """Be a member until the application takes too long."""
+        if not self._is_classic:
+            try:
+                return await self._stay(self._heartbeat_member())
+            except (UnsupportedVersionError, BrokerError) as error:
+                fits = isinstance(error, UnsupportedVersionError) or error.code in _CLASSIC_ONLY
+                if self._config.group_protocol == "consumer" or not fits:
+                    raise
+                _log.info(
+                    "group %s uses the classic protocol: %s", self._connection.group_id, error
+                )
+                self._is_classic = True
+        return await self._be_classic()
+
+    async def _be_classic(self) -> None:
+        config = self._config
+        protocol = ClassicProtocol(
+            config.partition_assignment_strategy, self._topics, self._counts, self
+        )
+        options = MemberOptions(
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            group_instance_id=config.group_instance_id,
+        )
+        member = Member(self._connection, protocol, options, self._gate, self._clock)
+        self._match(await self._cluster.list_topics(self._subscribed.names))
+        await self._stay(member, self._watch_topics(member, protocol))
+
+    def _heartbeat_member(self) -> HeartbeatMember:
+        config = self._config
+        options = HeartbeatOptions(
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            group_instance_id=config.group_instance_id,
+            rack=config.client_rack or None,
+            assignor=config.group_remote_assignor,
+        )
+        return HeartbeatMember(
+            self._connection,
+            options,
+            self._gate,
+            self._clock,
+            lambda: (self._topics(), self._subscribed.pattern),
+            self._topic_names,
+            self,
+        )
+
+    async def _stay(self, member: GroupMember, *work: Any) -> None:
+        """Run the member until it must leave. Raises what ends it."""
+        self._member = member
+        expiry = asyncio.create_task(self._polls.expired(), name="kafkaclient-poll-interval")
+        tasks = [asyncio.ensure_future(each) for each in (member.run(), *work)]
+        try:
+            await asyncio.wait({expiry, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            await _cancelled(expiry, *tasks)
+        _log.warning(
+            "group %s: no record was asked for in %g s (max.poll.interval.ms), so this member "
+            "leaves, and others get its partitions. It joins again when the next record is asked "
+            "for. If records take that long, raise max.poll.interval.ms",
+            *(self._connection.group_id, self._polls.limit_s),
+        )
+        self._gate.lose()
+        self.lost(self._partitions.all)
+        await self._leave("max.poll.interval.ms has expired")
+
+    async def _leave(self, reason: str) -> None:
+        member, self._member = self._member, None
+        if member is not None:
+            await member.leave(reason, _LEAVE_TIMEOUT_S)
+
+    # --- topics ---------------------------------------------------------------------------------
+
+    @property
+    def _subscribed(self) -> Subscription:
+        assert self._subscription is not None
+        return self._subscription
+
+    def _topics(self) -> Collection[str]:
+        return self._subscribed.topics
+
+    async def _counts(self, topics: Collection[str]) -> dict[str, int]:
+        found = await self._cluster.list_topics(topics)
+        return {name: len(listing.partitions) for name, listing in found.items()}
+
+    async def _topic_names(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
+        view = self._cluster.metadata.view.topics
+        known = {topic.topic_id: name for name, topic in view.items()}
+        if not known.keys() >= set(ids):
+            listed = await self._cluster.list_topics(self._subscribed.names)
+            known |= {listing.topic_id: name for name, listing in listed.items()}
+        return {topic_id: known[topic_id] for topic_id in ids if topic_id in known}
+
+    def _match(self, found: Mapping[str, object]) -> bool:
+        if missing := (self._subscribed.names or frozenset()) - found.keys():
+            _log.warning(
+                "group %s subscribes to topics that do not exist: %s. They are consumed once they "
+                "are created",
+                *(self._connection.group_id, ", ".join(sorted(missing))),
+            )
+        return self._subscribed.match(found)
+
+    async def _watch_topics(self, member: Member, protocol: ClassicProtocol) -> None:
+        """Join again when other topics match the pattern, and as the leader when topics of the
+        group have other partitions than at the last assignment."""
+        longest_s = self._config.metadata_max_age_ms / 1000
+        pause_s = min(_FIRST_LOOK_S, longest_s)
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
+            try:
+                if self._subscribed.pattern is not None and self._match(
+                    await self._cluster.list_topics(None)
+                ):
+                    member.request_rejoin("other topics match the pattern")
+                known = protocol.group_counts
+                topics = protocol.group_topics
+                if topics and await self._counts(topics) != known:
+                    member.request_rejoin("topics of the group have other partitions")
+                    pause_s = min(_FIRST_LOOK_S, longest_s)
+            except KafkaError as error:
+                _log.info("the topics of the group could not be looked at: %s", error)
+
+    # --- partitions -----------------------------------------------------------------------------
+
+    async def added(self, partitions: Set[TopicPartition]) -> None:
+        if self._losing is not None:
+            await asyncio.wait({self._losing})
+        _log.info("group %s: %s added", self._connection.group_id, _listed(partitions))
+        self._partitions.add(partitions)
+        await self._tell(self._listener.on_assigned, partitions)
+        self._partitions.start(partitions)
+
+    async def revoked(self, partitions: Set[TopicPartition]) -> None:
+        _log.info("group %s: %s revoked", self._connection.group_id, _listed(partitions))
+        self._partitions.leave(partitions)
+        with suppress(TimeoutError):
+            async with time_limit(self._polls.limit_s):
+                await self._partitions.wait_finished(partitions)
+        await self._give_up(partitions)
+
+    async def _give_up(self, partitions: Set[TopicPartition]) -> None:
+        assert self._commits is not None
+        await self._tell(self._listener.on_revoked, partitions)
+        await self._commits.commit_before("partitions are revoked", _COMMIT_TIMEOUT_S, partitions)
+        self._partitions.remove(partitions)
+
+    def lost(self, partitions: Set[TopicPartition]) -> None:
+        if not partitions:
+            return
+        _log.warning(
+            "group %s: %s lost; other members may have them",
+            *(self._connection.group_id, _listed(partitions)),
+        )
+        self._partitions.remove(partitions)
+        self._losing = asyncio.create_task(self._tell(self._listener.on_lost, partitions))
+
+    async def _tell(
+        self,
+        method: Callable[[Set[TopicPartition]], Awaitable[None] | None],
+        partitions: Set[TopicPartition],
+    ) -> None:
+        waiting = method(partitions)
+        if waiting is not None:
+            try:
+                async with time_limit(self._polls.limit_s) as limit:
+                    await waiting
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                _log.error("a rebalance listener took longer than max.poll.interval.ms; cancelled")
+
+
+def _listed(partitions: Set[TopicPartition]) -> str:
+    shown = ", ".join(map(str, sorted(partitions)[:10]))
+    return f"{len(partitions)} partitions ({shown}{', ...' if len(partitions) > 10 else ''})"
+
+
+async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,170 @@
+"""The parts of a running consumer: what makes them, runs them, and ends them in order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.consumer.commits import Commits
+from kafkaclient.consumer.membership import Membership
+from kafkaclient.consumer.partitions import Partitions
+from kafkaclient.consumer.poll_interval import PollInterval
+from kafkaclient.consumer.starts import Starts
+from kafkaclient.consumer.steps import Steps
+from kafkaclient.errors import ConsumerStateError
+from kafkaclient.group.commit_gate import CommitGate
+from kafkaclient.group.connection import GroupConnection, GroupOffsets
+from kafkaclient.reader.cluster import ReaderCluster
+from kafkaclient.reader.reading import Reading
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from random import Random
+
+    from kafkaclient.config.consumer import ConsumerConfig
+    from kafkaclient.consumer.subscription import RebalanceListener, Subscription
+    from kafkaclient.net.dialer import Dialer
+    from kafkaclient.types import TopicPartition
+
+_LAST_COMMIT_S = 10.0
+_ENDS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+
+
+class ConsumerRuntime:
+    """Made in the event loop that uses it. A part that fails ends the consumer's loop with its
+    error."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        listener: RebalanceListener,
+        *,
+        dialer: Dialer | None,
+        clock: Callable[[], float] | None,
+        wall_clock: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        self._config = config
+        self._cluster = cluster = ReaderCluster(config, dialer=dialer, clock=clock, rng=rng)
+        self._reading = Reading(cluster, [], headers=True)
+        cluster.readings.add(self._reading)
+        self.gate: CommitGate | None = None
+        self.group_offsets: GroupOffsets | None = None
+        self._membership: Membership | None = None
+        starting = asyncio.Event()
+        self.partitions = Partitions(self._reading, starting.set)
+        self.steps = Steps(self._reading, self.partitions, config.auto_offset_reset, self._on_step)
+        if config.group_id is not None:
+            self._make_group(config.group_id, listener, clock or self.loop.time)
+        offsets = self.group_offsets
+        interval_s = config.auto_commit_interval_ms / 1000 if config.enable_auto_commit else None
+        self.commits = Commits(self.partitions, offsets, interval_s)
+        committed = None if offsets is None else offsets.committed
+        self._starts = Starts(config, cluster, committed, wall_clock, starting)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._member_task: asyncio.Task[None] | None = None
+
+    def _make_group(
+        self, group_id: str, listener: RebalanceListener, clock: Callable[[], float]
+    ) -> None:
+        config, cluster = self._config, self._cluster
+        connection = GroupConnection(
+            group_id,
+            config,
+            cluster.router,
+            cluster.metadata,
+            rebalance_timeout_s=config.max_poll_interval_ms / 1000,
+            rng=cluster.rng,
+        )
+        shorter_ms = min(config.session_timeout_ms, config.max_poll_interval_ms)
+        self.gate = CommitGate(group_id, config.group_instance_id, shorter_ms / 1000, clock)
+        polls = PollInterval(
+            config.max_poll_interval_ms,
+            lambda: self.partitions.mark,
+            lambda: self.steps.is_awaited,
+            clock,
+        )
+        self._membership = membership = Membership(
+            config, cluster, connection, self.gate, self.partitions, polls, listener, clock
+        )
+        self.group_offsets = GroupOffsets(
+            connection, self.gate, membership.commit_refused, config.call_limit.seconds
+        )
+
+    async def start(self) -> None:
+        """Connect. Raises as :meth:`.Metadata.start`."""
+        await self._cluster.metadata.start()
+        self._run(self._starts.run(self.partitions), "starts")
+        self._run(self.commits.run(), "commits")
+
+    def _run(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = self.loop.create_task(self._failing(work), name=f"kafkaclient-consumer-{name}")
+        self._tasks.append(task)
+        return task
+
+    async def _failing(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:  # noqa: BLE001 - the loop raises it
+            self.steps.fail(error)
+
+    def _on_step(self) -> None:
+        if self._membership is not None:
+            self._membership.want()
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Join the group, or use another subscription."""
+        assert self._membership is not None
+        if self._member_task is not None:
+            self._membership.resubscribe(subscription)
+        elif self.partitions.all:
+            raise ConsumerStateError("partitions were assigned by hand: assign([]) ends that")
+        else:
+            running = self._membership.run(subscription, self.commits)
+            self._member_task = self._run(running, "group")
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Consume these partitions without being a member."""
+        if self._member_task is not None:
+            raise ConsumerStateError("the consumer subscribes to topics: the group assigns")
+        if self.gate is not None:
+            self.gate.open_without_member()
+        before, wanted = self.partitions.all, frozenset(partitions)
+        self.partitions.remove(before - wanted)
+        self.partitions.add(wanted - before)
+        self.partitions.start(wanted - before)
+
+    async def offsets(
+        self, partitions: list[TopicPartition], at: str | int
+    ) -> dict[TopicPartition, int | None]:
+        """See :meth:`.Consumer.offsets`."""
+        await self._cluster.find(partitions)
+        timestamp = _ENDS[at] if isinstance(at, str) else at
+        found = await self._cluster.list_offsets(partitions, timestamp)
+        return {tp: each.offset if each.offset >= 0 else None for tp, each in found.items()}
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """See :meth:`.Consumer.lag`."""
+        ends = self._reading.ends
+        found: dict[TopicPartition, int | None] = {}
+        for where in self.partitions.assigned:
+            end, position = ends.get(where), self.partitions[where].position
+            known = end is not None and position is not None
+            found[where] = max(0, (end or 0) - (position or 0)) if known else None
+        return found
+
+    async def close(self) -> None:
+        """Commit what is finished, leave the group, disconnect."""
+        self.steps.end()
+        for task in self._tasks:
+            task.cancel()
+        try:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._member_task is not None and self._membership is not None:
+                await self._membership.close()
+            else:
+                await self.commits.commit_before("the consumer is closed", _LAST_COMMIT_S)
+        finally:
+            await self._cluster.close()

@@ -1,0 +1,132 @@
+"""Where the partitions of a consumer begin: at the group's offsets, or by ``auto.offset.reset``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.errors import (
+    FetchTimeoutError,
+    KafkaError,
+    NoOffsetError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping
+
+    from kafkaclient.config.consumer import ConsumerConfig
+    from kafkaclient.consumer.partitions import Partition, Partitions
+    from kafkaclient.reader.cluster import ReaderCluster
+    from kafkaclient.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class FetchCommitted(Protocol):
+    """Reads the group's offsets; None where there is none."""
+
+    def __call__(
+        self, partitions: Collection[TopicPartition], /
+    ) -> Awaitable[Mapping[TopicPartition, int | None]]: ...
+
+
+class Starts:
+    """Finds the positions of starting partitions, in a task of its own: partitions that are read
+    already do not wait for it. ``wall_clock`` returns seconds since the epoch. ``wanted`` is set
+    when there are starting partitions.
+
+    An error that a retry cannot help ends :meth:`run`.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        cluster: ReaderCluster,
+        committed: FetchCommitted | None,
+        wall_clock: Callable[[], float],
+        wanted: asyncio.Event,
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._committed = committed
+        self._wall_clock = wall_clock
+        self._wanted = wanted
+
+    async def run(self, partitions: Partitions) -> None:
+        failures = 0
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            starting = partitions.starting
+            if not starting:
+                continue
+            try:
+                await self._begin(partitions, starting)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                failures += 1
+                _log.warning("no offsets to begin at yet; this is tried again: %s", error)
+                await asyncio.sleep(retry_pause_s(failures, self._config, self._cluster.rng))
+                self._wanted.set()
+            else:
+                failures = 0
+
+    async def _begin(self, partitions: Partitions, starting: list[Partition]) -> None:
+        with_offsets = [each for each in starting if not each.ignores_commits]
+        offsets: dict[TopicPartition, int | None] = {}
+        if self._committed is not None and with_offsets:
+            offsets.update(await self._committed([each.topic_partition for each in with_offsets]))
+        without = []
+        for each in starting:
+            offset = offsets.get(each.topic_partition)
+            if offset is None or each.ignores_commits:
+                without.append(each)
+            else:
+                each.committed = offset
+                partitions.begin(each, offset)
+        if without:
+            found = await self._reset_offsets([each.topic_partition for each in without])
+            for each in without:
+                partitions.begin(each, found[each.topic_partition])
+
+    async def _reset_offsets(self, where: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where ``auto.offset.reset`` says."""
+        policy, age_s = self._config.auto_offset_reset, self._config.reset_age_s
+        if policy == "none":
+            error = NoOffsetError(
+                f"{where[0]}: group {self._config.group_id!r} has no offset, and auto.offset.reset "
+                "is none: commit an offset, or seek the partition when it is assigned"
+            )
+            error.topic_partition = where[0]
+            raise error
+        found: dict[TopicPartition, int] = {}
+        if age_s is not None:
+            timestamp = int((self._wall_clock() - age_s) * 1000)
+            answers = await self._cluster.list_offsets(where, max(0, timestamp))
+            found = {tp: each.offset for tp, each in answers.items() if each.offset >= 0}
+        rest = [tp for tp in where if tp not in found]
+        if rest:
+            at = EARLIEST_TIMESTAMP if policy == "earliest" else LATEST_TIMESTAMP
+            answers = await self._cluster.list_offsets(rest, at)
+            found |= {tp: each.offset for tp, each in answers.items()}
+        return found
+
+
+def restart(partitions: Partitions, where: TopicPartition, error: KafkaError, policy: str) -> None:
+    """Go on with a partition that could not be fetched, and log why. Raises the error if the
+    application must decide: with ``auto.offset.reset`` none, and if a batch cannot be read."""
+    position = partitions[where].position
+    if isinstance(error, FetchTimeoutError) and position is not None:
+        _log.warning("%s. It is tried again", error)
+        partitions.seek(where, position)
+    elif isinstance(error, OffsetOutOfRangeError | UnknownTopicError) and policy != "none":
+        _log.warning("%s. The partition continues by auto.offset.reset=%s", error, policy)
+        partitions.reset(where)
+    else:
+        raise error

@@ -1,0 +1,65 @@
+"""What a consumer subscribes to, and who is told of its rebalances."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.topic_names import check_topic_name, several
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable, Set
+
+    from kafkaclient.types import TopicPartition
+
+
+class RebalanceListener:
+    """Base class for what an application does when its partitions change. The methods may be
+    ordinary ones or ``async``. While they run, the member stays in its group, for at most
+    ``max.poll.interval.ms``. What they raise ends the consumer's loop."""
+
+    def on_assigned(self, partitions: Set[TopicPartition]) -> Awaitable[None] | None:
+        """Partitions were added. Nothing is fetched before this method has returned; it may seek
+        them."""
+
+    def on_revoked(self, partitions: Set[TopicPartition]) -> Awaitable[None] | None:
+        """Partitions are given up. What was in hand is finished. What is finished is committed when
+        this method has returned; it may commit offsets of its own."""
+
+    def on_lost(self, partitions: Set[TopicPartition]) -> Awaitable[None] | None:
+        """Other members may have these partitions already: nothing can be committed. By default
+        the same as ``on_revoked``."""
+        return self.on_revoked(partitions)
+
+
+class Subscription:
+    """Names of topics, or a pattern that matches whole names. With the protocol of KIP-848 the
+    coordinator matches the pattern (RE2), otherwise this client does (Python's ``re``)."""
+
+    def __init__(self, topics: Iterable[str] = (), pattern: str | None = None) -> None:
+        self.topics = frozenset(several(topics, "topics"))
+        """The names, also those that match the pattern, as far as this client matches it."""
+        self.pattern = pattern
+        if bool(self.topics) == (pattern is not None):
+            raise ConfigError("subscribe to topics, or to a pattern")
+        for topic in self.topics:
+            check_topic_name(topic)
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The topics to look for in the metadata; None: all of them."""
+        return self.topics if self.pattern is None else None
+
+    def match(self, names: Iterable[str]) -> bool:
+        """Match the pattern. Whether other topics match it now than before."""
+        if self.pattern is None:
+            return False
+        try:
+            matches = re.compile(self.pattern).fullmatch
+        except re.error as error:
+            raise ConfigError(
+                f"pattern={self.pattern!r} is not a regular expression: {error}"
+            ) from error
+        before, self.topics = self.topics, frozenset(name for name in names if matches(name))
+        return before != self.topics

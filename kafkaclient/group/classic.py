@@ -1,0 +1,145 @@
+"""What a consumer tells a classic group, and does with its assignment."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from kafkaclient.errors import ProtocolError
+from kafkaclient.group.assignors import (
+    ASSIGNORS,
+    COOPERATIVE_STICKY,
+    STICKY,
+    AssignedMember,
+    sticky_owned,
+    sticky_user_data,
+    without_conflicts,
+)
+from kafkaclient.group.ownership import Claims, Ownership
+from kafkaclient.wire.groups import (
+    ConsumerAssignment,
+    ConsumerSubscription,
+    assignment_in,
+    subscription_in,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Set
+
+    from kafkaclient.group.member import Generation
+    from kafkaclient.types import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class Assignee(Protocol):
+    """What consumes the partitions of a member."""
+
+    async def added(self, partitions: Set[TopicPartition]) -> None:
+        """Begin with these partitions. Bounded in time."""
+
+    async def revoked(self, partitions: Set[TopicPartition]) -> None:
+        """Give up these partitions: finish what is in hand, and commit. Bounded in time."""
+
+    def lost(self, partitions: Set[TopicPartition]) -> None:
+        """Drop these partitions: another member may have them."""
+
+
+class ClassicProtocol:
+    """The :class:`~kafkaclient.group.member.GroupProtocol` of a consumer.
+
+    With ``cooperative-sticky`` alone, partitions that stay are consumed during a rebalance. With
+    any other assignor, all partitions are given up before each rebalance, as in Java.
+
+    ``topics`` returns the member's topics; ``counts`` fetches the numbers of partitions of topics,
+    without those that do not exist.
+    """
+
+    def __init__(
+        self,
+        assignors: Collection[str],
+        topics: Callable[[], Collection[str]],
+        counts: Callable[[Collection[str]], Awaitable[Mapping[str, int]]],
+        assignee: Assignee,
+    ) -> None:
+        self._assignors = tuple(assignors)
+        self._is_eager = self._assignors != (COOPERATIVE_STICKY,)
+        self._topics = topics
+        self._counts = counts
+        self._assignee = assignee
+        self._claims = Claims()
+        self._last: frozenset[TopicPartition] = frozenset()
+        """The last assignment, also after it was given up."""
+        self.group_topics: Collection[str] = ()
+        """On the leader: all members' topics."""
+        self.group_counts: Mapping[str, int] = {}
+        """On the leader: the topics' numbers of partitions, as of the last assignment."""
+
+    def subscriptions(self) -> Mapping[str, bytes]:
+        claimed, generation = self._claims.claim(), self._claims.generation_id
+        topics = tuple(sorted(self._topics()))
+        return {
+            name: ConsumerSubscription(
+                topics, sticky_user_data(name, self._last, generation), claimed, generation
+            ).encode()
+            for name in self._assignors
+        }
+
+    async def before_rejoin(self) -> None:
+        if self._is_eager and self._claims.owned:
+            await self._assignee.revoked(frozenset(self._claims.owned))
+            self._claims.keep(frozenset())
+
+    async def assign(self, assignor: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        told = {member: _subscription(member, data) for member, data in members.items()}
+        self.group_topics = {topic for each in told.values() for topic in each.topics}
+        self.group_counts = await self._counts(self.group_topics)
+        claims = {
+            name: sticky_owned(each.user_data)
+            if assignor == STICKY
+            else (each.owned, each.generation_id)
+            for name, each in told.items()
+        }
+        owned = without_conflicts(claims)
+        known = {
+            name: AssignedMember(each.topics, owned.get(name, ())) for name, each in told.items()
+        }
+        found = ASSIGNORS[assignor](known, self.group_counts)
+        if assignor == COOPERATIVE_STICKY:
+            ownership = Ownership.of(told)
+            for name, partitions in found.items():
+                found[name] = {p for p in partitions if ownership.may_have(name, p)}
+        return {
+            name: ConsumerAssignment(tuple(sorted(partitions)), None).encode()
+            for name, partitions in found.items()
+        }
+
+    async def assigned(self, assignment: bytes, generation: Generation) -> bool:
+        if not generation.is_leader:
+            self.group_topics, self.group_counts = (), {}
+        new = frozenset(assignment_in(assignment).partitions)
+        before = frozenset(self._claims.owned)
+        joins_again = self._claims.take(new, generation.generation_id)
+        self._last = new
+        if added := new - before:
+            await self._assignee.added(added)
+        if leaving := before - new:
+            await self._assignee.revoked(leaving)
+        self._claims.keep(new)
+        return joins_again and not self._is_eager
+
+    def lost(self) -> None:
+        owned = frozenset(self._claims.owned)
+        self._claims.lose()
+        self._last = frozenset()
+        self._assignee.lost(owned)
+
+
+def _subscription(member: str, data: bytes) -> ConsumerSubscription:
+    try:
+        return subscription_in(data)
+    except ProtocolError as error:
+        _log.warning(
+            "member %s gets no partitions: its subscription is malformed: %s", member, error
+        )
+        return ConsumerSubscription(())

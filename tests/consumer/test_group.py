@@ -1,0 +1,254 @@
+"""Consumers in a group, both protocols: shares, handovers, losses, listeners."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient.consumer import RebalanceListener
+from kafkaclient.errors import BrokerError, ConfigError, ConsumerStateError
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from kafkaclient.consumer import Consumer
+    from kafkaclient.testing.fake import FakeCluster
+    from tests.consumer.conftest import Tools
+
+P = [TopicPartition("t", number) for number in range(4)]
+ASSIGNORS = ["cooperative-sticky", "sticky", "range", "roundrobin"]
+
+
+class Log(RebalanceListener):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, list[int]]] = []
+
+    def _note(self, what: str, partitions: Set[TopicPartition]) -> None:
+        self.told.append((what, sorted(p.partition for p in partitions)))
+
+    async def on_assigned(self, partitions: Set[TopicPartition]) -> None:
+        self._note("assigned", partitions)
+
+    def on_revoked(self, partitions: Set[TopicPartition]) -> None:
+        self._note("revoked", partitions)
+
+    async def on_lost(self, partitions: Set[TopicPartition]) -> None:
+        self._note("lost", partitions)
+
+
+class Loop:
+    """A loop that handles records for ``work_s`` seconds each."""
+
+    def __init__(self, consumer: Consumer, work_s: float = 0.0) -> None:
+        self.consumer = consumer
+        self.work_s = work_s
+        self.seen: list[tuple[int, int]] = []
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        async for record in self.consumer:
+            if self.work_s:
+                await asyncio.sleep(self.work_s)
+            self.seen.append((record.partition, record.offset))
+
+
+def group(tools: Tools, fake: FakeCluster, **options: Any) -> Any:
+    return tools.consumer(
+        fake, group_id="g", topics=["t"], **{"group_protocol": "classic", **options}
+    )
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+@virtual_time
+async def test_members_share_all_partitions(fake: FakeCluster, tools: Tools, assignor: str) -> None:
+    for number in range(4):
+        tools.fill(fake, number, 6)
+    strategy = [assignor]
+    async with group(tools, fake, partition_assignment_strategy=strategy) as a:
+        first = Loop(a)
+        await tools.until(lambda: len(first.seen) == 24)
+        async with group(tools, fake, partition_assignment_strategy=strategy) as b:
+            second = Loop(b)
+            await tools.until(lambda: len(a.assignment) == len(b.assignment) == 2)
+            assert a.assignment | b.assignment == set(P)
+            for number in range(4):
+                tools.fill(fake, number, 3)
+            await tools.until(lambda: len(first.seen) + len(second.seen) >= 36)
+            await asyncio.sleep(5)
+        await tools.until(lambda: a.assignment == set(P))
+        for number in range(4):
+            tools.fill(fake, number, 1)
+        await tools.until(lambda: len(first.seen) + len(second.seen) >= 40)
+        assert sorted(first.seen + second.seen) == [(n, at) for n in range(4) for at in range(10)]
+    assert [tools.committed(fake, where) for where in P] == [10] * 4
+
+
+@virtual_time
+async def test_what_stays_is_consumed_during_a_rebalance(fake: FakeCluster, tools: Tools) -> None:
+    log = Log()
+    async with group(tools, fake, listener=log) as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(a.assignment) == 4)
+        async with group(tools, fake):
+            await tools.until(lambda: len(a.assignment) == 2)
+            await asyncio.sleep(1)
+            gone = sorted(p.partition for p in set(P) - a.assignment)
+            assert log.told == [("assigned", [0, 1, 2, 3]), ("revoked", gone)]
+        loop.task.cancel()
+
+
+@virtual_time
+async def test_an_eager_assignor_gives_up_all_before_it_joins(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    log = Log()
+    async with group(tools, fake, listener=log, partition_assignment_strategy="range") as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(a.assignment) == 4)
+        async with group(tools, fake, partition_assignment_strategy="range"):
+            await tools.until(lambda: len(a.assignment) == 2)
+            kept = sorted(p.partition for p in a.assignment)
+            assert log.told == [
+                ("assigned", [0, 1, 2, 3]),
+                ("revoked", [0, 1, 2, 3]),
+                ("assigned", kept),
+            ]
+        loop.task.cancel()
+
+
+@virtual_time
+async def test_a_revoked_partition_waits_for_what_is_in_hand(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """The next owner begins behind the record that the first one was still handling."""
+    for number in range(4):
+        tools.fill(fake, number, 20)
+    async with group(tools, fake) as a:
+        first = Loop(a, work_s=3.0)
+        await tools.until(lambda: len(first.seen) == 2)
+        async with group(tools, fake) as b:
+            second = Loop(b)
+            await tools.until(lambda: len(b.assignment) == 2)
+            await tools.until(lambda: len(first.seen) + len(second.seen) >= 60)
+            seen = first.seen + second.seen
+            assert len(seen) == len(set(seen)), "nothing was consumed twice"
+            first.task.cancel()
+
+
+@virtual_time
+async def test_who_takes_too_long_leaves_and_returns(fake: FakeCluster, tools: Tools) -> None:
+    tools.fill(fake, 0, 3)
+    log = Log()
+    async with group(tools, fake, listener=log, max_poll_interval_ms=10_000) as a:
+        stream = aiter(a)
+        record = await anext(stream)
+        assert record.offset == 0
+        await asyncio.sleep(12)
+        assert log.told == [("assigned", [0, 1, 2, 3]), ("lost", [0, 1, 2, 3])]
+        assert not a.assignment
+        with pytest.raises(ConsumerStateError, match=r"t-0 is not assigned.*max.poll.interval.ms"):
+            await a.commit()
+        record.done()  # too late, without effect
+        assert (await anext(stream)).offset == 0, "it was not committed"
+        assert len(a.assignment) == 4
+
+
+@virtual_time
+async def test_a_listener_may_seek_and_commit(fake: FakeCluster, tools: Tools) -> None:
+    tools.fill(fake, 0, 10)
+
+    class Seeks(RebalanceListener):
+        async def on_assigned(self, partitions: Set[TopicPartition]) -> None:
+            await asyncio.sleep(1)
+            if P[0] in partitions:
+                consumer.seek(P[0], 7)
+
+        async def on_revoked(self, partitions: Set[TopicPartition]) -> None:
+            await consumer.commit({P[0]: 5})
+
+    async with group(tools, fake, listener=Seeks(), enable_auto_commit=False) as consumer:
+        assert (await anext(aiter(consumer))).offset == 7
+    assert tools.committed(fake, P[0]) == 5
+
+
+@virtual_time
+async def test_what_a_listener_raises_ends_the_loop(fake: FakeCluster, tools: Tools) -> None:
+    class Raises(RebalanceListener):
+        def on_assigned(self, partitions: Set[TopicPartition]) -> None:
+            raise ZeroDivisionError
+
+    async with group(tools, fake, listener=Raises()) as consumer:
+        with pytest.raises(ZeroDivisionError):
+            await anext(aiter(consumer))
+
+
+@virtual_time
+async def test_new_partitions_and_topics_are_found(fake: FakeCluster, tools: Tools) -> None:
+    async with tools.consumer(
+        fake,
+        group_id="g",
+        pattern="t.*",
+        group_protocol="classic",
+        metadata_max_age_ms=5_000,
+    ) as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(a.assignment) == 4)
+        fake.create_topic("t2", 2)
+        await tools.until(lambda: len(a.assignment) == 6)
+        fake.create_partitions("t2", 3)
+        await tools.until(lambda: len(a.assignment) == 7)
+        assert a.subscription == {"t", "t2"}
+        fake.delete_topic("t2")
+        await tools.until(lambda: len(a.assignment) == 4)
+        a.subscribe(["t"])
+        loop.task.cancel()
+
+
+@virtual_time
+async def test_a_static_member_keeps_its_partitions(fake: FakeCluster, tools: Tools) -> None:
+    log = Log()
+    async with group(tools, fake, listener=log, group_instance_id="a") as a:
+        Loop(a)
+        async with group(tools, fake, group_instance_id="b") as b:
+            Loop(b)
+            await tools.until(lambda: len(a.assignment) == len(b.assignment) == 2)
+            before = b.assignment
+        told = list(log.told)
+        await asyncio.sleep(5)
+        assert log.told == told
+        async with group(tools, fake, group_instance_id="b") as b:
+            Loop(b)
+            await tools.until(lambda: b.assignment == before)
+
+
+@virtual_time
+async def test_a_fenced_member_says_so(fake: FakeCluster, tools: Tools) -> None:
+    async with group(tools, fake, group_instance_id="a") as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(a.assignment) == 4)
+        async with group(tools, fake, group_instance_id="a") as b:
+            await tools.until(lambda: len(b.assignment) == 4)
+            with pytest.raises(BrokerError, match=r"FENCED_INSTANCE_ID.*group_instance_id"):
+                await loop.task
+
+
+@virtual_time
+async def test_what_is_refused(fake: FakeCluster, tools: Tools) -> None:
+    with pytest.raises(ConfigError, match="give group_id"):
+        async with tools.consumer(fake, topics=["t"]):
+            pass
+    async with tools.consumer(fake, group_id="g") as consumer:
+        consumer.assign([P[0]])
+        with pytest.raises(ConsumerStateError, match="assigned by hand"):
+            consumer.subscribe(["t"])
+        with pytest.raises(ConfigError, match="topics, or to a pattern"):
+            consumer.subscribe(["t"], pattern="t")
+    async with group(tools, fake) as consumer:
+        with pytest.raises(ConsumerStateError, match="the group assigns"):
+            consumer.assign([P[0]])

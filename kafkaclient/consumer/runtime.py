@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from kafkaclient.consumer.commits import Commits
 from kafkaclient.consumer.membership import Membership
@@ -19,7 +20,7 @@ from kafkaclient.reader.reading import Reading
 from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable
     from random import Random
 
     from kafkaclient.config.consumer import ConsumerConfig
@@ -96,17 +97,17 @@ class ConsumerRuntime:
     async def start(self) -> None:
         """Connect. Raises as :meth:`.Metadata.start`."""
         await self._cluster.metadata.start()
-        self._run(self._starts.run(self.partitions), "starts")
-        self._run(self.commits.run(), "commits")
+        self._run(partial(self._starts.run, self.partitions), "starts")
+        self._run(self.commits.run, "commits")
 
-    def _run(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    def _run(self, work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
         task = self.loop.create_task(self._failing(work), name=f"kafkaclient-consumer-{name}")
         self._tasks.append(task)
         return task
 
-    async def _failing(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _failing(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            await work()
         except Exception as error:  # noqa: BLE001 - the loop raises it
             self.steps.fail(error)
 
@@ -122,8 +123,8 @@ class ConsumerRuntime:
         elif self.partitions.all:
             raise ConsumerStateError("partitions were assigned by hand: assign([]) ends that")
         else:
-            running = self._membership.run(subscription, self.commits)
-            self._member_task = self._run(running, "group")
+            be_member = partial(self._membership.run, subscription, self.commits)
+            self._member_task = self._run(be_member, "group")
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Consume these partitions without being a member."""

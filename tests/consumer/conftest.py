@@ -11,7 +11,6 @@ import pytest
 
 from kafkaclient.consumer import Consumer
 from kafkaclient.testing.fake import FakeCluster
-from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:
@@ -58,8 +57,7 @@ class Tools:
                 await asyncio.sleep(0.01)
 
     def committed(self, fake: FakeCluster, where: TopicPartition, group: str = "g") -> int | None:
-        found = inspect(fake).transactions.committed.get((group, *where))
-        return None if found is None else found.offset
+        return fake.committed_offset(group, *where)
 
 
 @pytest.fixture

@@ -201,7 +201,7 @@ async def test_new_partitions_and_topics_are_found(fake: FakeCluster, tools: Too
         await tools.until(lambda: len(a.assignment) == 4)
         fake.create_topic("t2", 2)
         await tools.until(lambda: len(a.assignment) == 6)
-        fake.create_partitions("t2", 3)
+        fake.add_partitions("t2", 3)
         await tools.until(lambda: len(a.assignment) == 7)
         assert a.subscription == {"t", "t2"}
         fake.delete_topic("t2")

@@ -1,0 +1,212 @@
+"""Consumers in groups on real coordinators: both protocols, with aiokafka's and librdkafka's
+members, and from one protocol to the other."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from confluent_kafka import Consumer as ConfluentConsumer
+
+from kafkaclient import Producer
+from kafkaclient.consumer import Consumer
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from kafkaclient.testing.cluster import ClusterHandle
+
+    CreateTopic = Callable[..., Awaitable[None]]
+
+pytestmark = pytest.mark.timeout(120)
+
+PARTITIONS = 4
+
+
+class Loop:
+    """A consumer and its loop; the offsets that it has seen, by partition."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+        self.seen: list[tuple[int, int]] = []
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        async for record in self.consumer:
+            self.seen.append((record.partition, record.offset))
+
+    @property
+    def count(self) -> int:
+        return len(self.consumer.assignment)
+
+
+class Group:
+    """Consumers of one group, on a topic with four partitions."""
+
+    def __init__(self, cluster: ClusterHandle, topic: str) -> None:
+        self.bootstrap = cluster.bootstrap
+        self.topic = topic
+        self.name = f"g-{topic}"
+        self.partitions = {TopicPartition(topic, number) for number in range(PARTITIONS)}
+
+    @asynccontextmanager
+    async def consumer(self, **options: Any) -> AsyncIterator[Loop]:
+        subscription = {} if "pattern" in options else {"topics": [self.topic]}
+        async with Consumer(
+            self.bootstrap,
+            group_id=self.name,
+            **{"auto_offset_reset": "earliest", "heartbeat_interval_ms": 500},
+            **subscription,
+            **options,
+        ) as consumer:
+            loop = Loop(consumer)
+            try:
+                yield loop
+            finally:
+                loop.task.cancel()
+                await asyncio.wait({loop.task})
+
+    async def produce(self, records: int) -> None:
+        async with Producer(self.bootstrap) as producer:
+            values = [b"%d" % n for n in range(records)]
+            await (await producer.send_many(self.topic, values, keys=values))
+
+    async def until(self, condition: Callable[[], bool], *loops: Loop) -> None:
+        async with asyncio.timeout(60):
+            while not condition():
+                for loop in loops:
+                    if loop.task.done():
+                        loop.task.result()
+                await asyncio.sleep(0.02)
+
+    async def shared(self, first: Loop, second: Loop) -> None:
+        await self.until(
+            lambda: (
+                first.count == second.count == PARTITIONS // 2
+                and first.consumer.assignment | second.consumer.assignment == self.partitions
+            ),
+            first,
+            second,
+        )
+
+
+@pytest.fixture
+async def group(kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic) -> Group:
+    await create_topic(topic, PARTITIONS, replication_factor=min(3, len(kafka_cluster.brokers)))
+    return Group(kafka_cluster, topic)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"group_protocol": "consumer"},
+        {"group_protocol": "consumer", "group_remote_assignor": "range"},
+        {"group_protocol": "classic"},
+        {"group_protocol": "classic", "partition_assignment_strategy": "range"},
+    ],
+    ids=["consumer", "consumer-range", "cooperative", "range"],
+)
+async def test_members_share_and_lose_nothing(group: Group, options: dict[str, Any]) -> None:
+    await group.produce(100)
+    async with group.consumer(**options) as first:
+        await group.until(lambda: len(first.seen) == 100, first)
+        async with group.consumer(**options) as second:
+            await group.shared(first, second)
+            await group.produce(100)
+            await group.until(lambda: len(first.seen) + len(second.seen) >= 200, first, second)
+        await group.until(lambda: first.count == PARTITIONS, first)
+        await group.produce(100)
+        await group.until(lambda: len(first.seen) + len(second.seen) >= 300, first)
+        seen = first.seen + second.seen
+        assert len(seen) == len(set(seen)) == 300
+    async with group.consumer(**options) as again:
+        await group.until(lambda: again.count == PARTITIONS, again)
+        committed = await again.consumer.committed(again.consumer.assignment)
+        assert sum(offset or 0 for offset in committed.values()) == 300
+        assert not again.seen
+
+
+async def test_auto_uses_the_protocol_of_kip_848_and_patterns(group: Group) -> None:
+    await group.produce(50)
+    async with group.consumer(pattern=f"{group.topic[:-1]}.") as first:
+        await group.until(lambda: len(first.seen) == 50, first)
+        assert first.consumer._runtime._membership.protocol == "consumer"
+
+
+@pytest.mark.parametrize("instance", [None, "a"])
+async def test_a_killed_member_is_replaced(group: Group, instance: str | None) -> None:
+    """A member that returns under its instance id, and one that has left."""
+    async with group.consumer(group_protocol="consumer", group_instance_id=instance) as first:
+        await group.until(lambda: first.count == PARTITIONS, first)
+    async with group.consumer(group_protocol="consumer", group_instance_id=instance) as again:
+        await group.until(lambda: again.count == PARTITIONS, again)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "assignor"),
+    [("range", RangePartitionAssignor), ("sticky", StickyPartitionAssignor)],
+    ids=["range", "sticky"],
+)
+async def test_a_group_with_aiokafkas_member(group: Group, strategy: str, assignor: Any) -> None:
+    async with group.consumer(
+        group_protocol="classic", partition_assignment_strategy=strategy
+    ) as first:
+        await group.until(lambda: first.count == PARTITIONS, first)
+        other = AIOKafkaConsumer(
+            group.topic,
+            bootstrap_servers=group.bootstrap,
+            group_id=group.name,
+            heartbeat_interval_ms=500,
+            partition_assignment_strategy=(assignor,),
+        )
+        await other.start()
+        try:
+            await group.until(lambda: first.count == len(other.assignment()) == 2, first)
+            owned = {TopicPartition(*each) for each in other.assignment()}
+            assert owned | first.consumer.assignment == group.partitions
+        finally:
+            await other.stop()
+        await group.until(lambda: first.count == PARTITIONS, first)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_group_with_librdkafkas_member(group: Group, protocol: str) -> None:
+    options: dict[str, Any] = {"group.protocol": protocol}
+    if protocol == "classic":
+        options["partition.assignment.strategy"] = "cooperative-sticky"
+    async with group.consumer(group_protocol=protocol) as first:
+        await group.until(lambda: first.count == PARTITIONS, first)
+        other = ConfluentConsumer(
+            {"bootstrap.servers": group.bootstrap, "group.id": group.name, **options}
+        )
+        other.subscribe([group.topic])
+        try:
+
+            async def shared() -> None:
+                while not (first.count == len(other.assignment()) == 2):
+                    await asyncio.to_thread(other.poll, 0.1)
+
+            await asyncio.wait_for(shared(), 60)
+            owned = {TopicPartition(each.topic, each.partition) for each in other.assignment()}
+            assert owned | first.consumer.assignment == group.partitions
+        finally:
+            await asyncio.to_thread(other.close)
+        await group.until(lambda: first.count == PARTITIONS, first)
+
+
+async def test_a_group_moves_from_the_classic_protocol_to_kip_848(group: Group) -> None:
+    await group.produce(100)
+    async with group.consumer(group_protocol="classic") as first:
+        await group.until(lambda: len(first.seen) == 100, first)
+        async with group.consumer(group_protocol="consumer") as second:
+            await group.shared(first, second)
+            await group.produce(100)
+            await group.until(lambda: len(first.seen) + len(second.seen) >= 200, first, second)
+            seen = first.seen + second.seen
+            assert len(seen) == len(set(seen)) == 200

@@ -7,7 +7,7 @@ import time
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
-from kafkaclient.cluster.client import close_dropped
+from kafkaclient.cluster.waits import close_dropped
 from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.consumer.records import RecordStream
 from kafkaclient.consumer.runtime import ConsumerRuntime

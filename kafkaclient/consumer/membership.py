@@ -7,6 +7,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import BrokerError, KafkaError, UnsupportedVersionError
 from kafkaclient.group.classic import ClassicProtocol
 from kafkaclient.group.heartbeat_member import HeartbeatMember, HeartbeatOptions
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.config.consumer import ConsumerConfig
     from kafkaclient.consumer.commits import Commits
     from kafkaclient.consumer.partitions import Partitions
-    from kafkaclient.consumer.poll_interval import PollInterval
+    from kafkaclient.consumer.steps import PollInterval
     from kafkaclient.consumer.subscription import RebalanceListener, Subscription
     from kafkaclient.group.commit_gate import CommitGate
     from kafkaclient.group.connection import GroupConnection
@@ -32,9 +33,14 @@ _log = logging.getLogger(__name__)
 _LEAVE_TIMEOUT_S = 5.0
 _COMMIT_TIMEOUT_S = 10.0
 _FIRST_LOOK_S = 1.0  # for topics that do not exist yet; the pause doubles up to metadata.max.age.ms
-# What a coordinator answers if it has no KIP-848, or the group has classic members that it cannot
-# take over: INCONSISTENT_GROUP_PROTOCOL, UNSUPPORTED_VERSION, GROUP_ID_NOT_FOUND.
-_CLASSIC_ONLY = frozenset({23, 35, 69})
+# A coordinator's answers if it has no KIP-848, or the group's classic members cannot be taken over.
+_CLASSIC_ONLY = frozenset(
+    {
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
 
 
 class GroupMember(Protocol):

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 from kafkaclient.consumer.commits import Commits
 from kafkaclient.consumer.membership import Membership
 from kafkaclient.consumer.partitions import Partitions
-from kafkaclient.consumer.poll_interval import PollInterval
 from kafkaclient.consumer.starts import Starts
-from kafkaclient.consumer.steps import Steps
+from kafkaclient.consumer.steps import PollInterval, Steps
 from kafkaclient.errors import ConsumerStateError
 from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.group.connection import GroupConnection, GroupOffsets
 from kafkaclient.reader.cluster import ReaderCluster
 from kafkaclient.reader.reading import Reading
-from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,7 +14,7 @@ from kafkaclient.errors import (
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
-from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.api import by_topic
+from kafkaclient.wire.api import INT32, by_topic, string
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.results import INT32, string
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

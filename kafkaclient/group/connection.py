@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING
 
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
@@ -115,8 +115,13 @@ async def group_connection(
 
 # --- The group's committed offsets, for its member ------------------------------------------------
 
-# ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH
-_NEW_GENERATION = frozenset({22, 27, 113})
+_NEW_GENERATION = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.STALE_MEMBER_EPOCH,
+    }
+)
 
 
 class GroupOffsets:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import KafkaError
 from kafkaclient.group.ownership import MemberState
 from kafkaclient.time_limit import time_limit
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.consumer_group import (
+from kafkaclient.wire.membership import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -31,16 +31,17 @@ if TYPE_CHECKING:
     from kafkaclient.group.commit_gate import CommitGate
     from kafkaclient.group.connection import GroupConnection
     from kafkaclient.types import ConsumerGroupMetadata
-    from kafkaclient.wire.consumer_group import HeartbeatAnswer
+    from kafkaclient.wire.membership import HeartbeatAnswer
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_MEMBER_ID = 25
-_FENCED_MEMBER_EPOCH = 110
-_UNRELEASED_INSTANCE_ID = 111
-_STALE_MEMBER_EPOCH = 113
-_FENCED = frozenset({_UNKNOWN_MEMBER_ID, _FENCED_MEMBER_EPOCH})
+_FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
 _UNKNOWN_TOPIC_RETRY_S = 0.5  # a topic of the assignment is not in this client's metadata yet
+
+# Members give up partitions for a new member at their next heartbeats. For _EAGER_S seconds after
+# it has joined or changed its partitions, a member asks every _EAGER_HEARTBEAT_S seconds.
+_EAGER_HEARTBEAT_S = 0.25
+_EAGER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,7 @@ class HeartbeatMember:
         self._ids: dict[str, UUID] = {}
         self._applying: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
+        self._eager_until = 0.0
 
     @property
     def is_rebalancing(self) -> bool:
@@ -111,7 +113,7 @@ class HeartbeatMember:
         """The coordinator has refused a commit of this member as ``group``."""
         if self.state is not MemberState.STABLE or group != self._gate.group:
             return
-        if code == _STALE_MEMBER_EPOCH:
+        if code == ErrorCode.STALE_MEMBER_EPOCH:
             self._gate.shut()  # the answer to the next heartbeat has the epoch, and opens it
             self._wake.set()
         elif code in _FENCED:
@@ -177,6 +179,7 @@ class HeartbeatMember:
             self.state = MemberState.REFUSED
             raise self._refused(answer)
         if self.state is MemberState.JOINING:
+            self._eager_until = self._clock() + _EAGER_S
             _log.info(
                 "member %s has joined group %s, epoch %d",
                 *(self.member_id, self._group_id, answer.member_epoch),
@@ -187,6 +190,8 @@ class HeartbeatMember:
         self._gate.open()
         self._gate.answered(asked_at)
         pause_s = answer.heartbeat_interval_ms / 1000
+        if self._clock() < self._eager_until:
+            pause_s = min(pause_s, _EAGER_HEARTBEAT_S)
         if answer.assignment is not None and self._applying is None:
             pause_s = min(pause_s, await self._compare(answer.assignment))
         return pause_s
@@ -208,6 +213,7 @@ class HeartbeatMember:
 
     async def _apply(self, target: frozenset[TopicPartition]) -> None:
         losses = self._gate.losses
+        self._eager_until = self._clock() + _EAGER_S
         before = frozenset(self._owned)
         self._owned |= target
         if added := target - before:
@@ -252,7 +258,7 @@ class HeartbeatMember:
     def _refused(self, answer: HeartbeatAnswer) -> BrokerError:
         code, group = answer.error_code, self._group_id
         advice = denied(code, "Read", group)
-        if code == _UNRELEASED_INSTANCE_ID:
+        if code == ErrorCode.UNRELEASED_INSTANCE_ID:
             advice = (
                 "another member of the group has group.instance.id "
                 f"{self._options.group_instance_id!r}: give each instance its own, or wait until "

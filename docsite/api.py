@@ -130,6 +130,16 @@ PAGES = (
         ("members: [build]",),
     ),
     ApiPage(
+        "consumer",
+        "Consumer",
+        "Consume topics as a member of a group ([how to](../../how-to/consume.md)).",
+        (
+            *_top("Consumer"),
+            "kafkaclient.consumer.Record",
+            "kafkaclient.consumer.RebalanceListener",
+        ),
+    ),
+    ApiPage(
         "reader",
         "Reader",
         "Read records without a consumer group ([how to](../../how-to/reader.md)).",

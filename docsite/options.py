@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from docsite.tables import table
 from kafkaclient.config import ClientConfig, ProducerConfig, ReaderConfig
+from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.config.options import REQUIRED, Option
 from kafkaclient.config.reader import AdminConfig
 
@@ -138,6 +139,14 @@ PAGES = (
         "Give options as for the [producer](producer-options.md). `Reader` takes all of these. "
         "Defaults and importance of Java are those of the Java consumer 4.3.1.",
         ReaderConfig,
+        "consumer",
+    ),
+    OptionsPage(
+        "consumer-options.md",
+        "Consumer options",
+        "Give options as for the [producer](producer-options.md). `Consumer` takes all of these. "
+        "Defaults and importance of Java are those of the Java consumer 4.3.1.",
+        ConsumerConfig,
         "consumer",
     ),
     OptionsPage(

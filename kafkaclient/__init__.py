@@ -12,6 +12,7 @@ TYPE_CHECKING = False  # typing takes longer to import than all the rest
 if TYPE_CHECKING:
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
+    from kafkaclient.consumer.consumer import Consumer
     from kafkaclient.errors import KafkaError
     from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
     from kafkaclient.metrics.snapshot import MetricsSnapshot
@@ -50,6 +51,7 @@ __all__ = [
     "BulkDelivery",
     "BulkMetadata",
     "ClusterView",
+    "Consumer",
     "ConsumerGroupMetadata",
     "Delivery",
     "DeliveryFuture",
@@ -87,6 +89,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "cluster.view": ("ClusterView",),
     "config": ("ProducerConfig",),
+    "consumer.consumer": ("Consumer",),
     "errors": ("KafkaError",),
     "hooks": ("FinishedBatch", "FinishedRequest", "Hooks"),
     "metrics.snapshot": ("MetricsSnapshot",),

@@ -4,6 +4,8 @@ members, and from one protocol to the other."""
 from __future__ import annotations
 
 import asyncio
+import signal
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,10 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from confluent_kafka import Consumer as ConfluentConsumer
 
 from kafkaclient import Producer
+from kafkaclient.admin import Admin
 from kafkaclient.consumer import Consumer
 from kafkaclient.types import TopicPartition
+from tests.code_blocks import runs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -106,7 +110,9 @@ async def group(kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTo
     "options",
     [
         {"group_protocol": "consumer"},
-        {"group_protocol": "consumer", "group_remote_assignor": "range"},
+        pytest.param(
+            {"group_protocol": "consumer", "group_remote_assignor": "range"}, marks=pytest.mark.full
+        ),
         {"group_protocol": "classic"},
         {"group_protocol": "classic", "partition_assignment_strategy": "range"},
     ],
@@ -139,8 +145,9 @@ async def test_auto_uses_the_protocol_of_kip_848_and_patterns(group: Group) -> N
         assert first.consumer._runtime._membership.protocol == "consumer"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("instance", [None, "a"])
-async def test_a_killed_member_is_replaced(group: Group, instance: str | None) -> None:
+async def test_a_member_leaves_and_returns(group: Group, instance: str | None) -> None:
     """A member that returns under its instance id, and one that has left."""
     async with group.consumer(group_protocol="consumer", group_instance_id=instance) as first:
         await group.until(lambda: first.count == PARTITIONS, first)
@@ -175,7 +182,7 @@ async def test_a_group_with_aiokafkas_member(group: Group, strategy: str, assign
         await group.until(lambda: first.count == PARTITIONS, first)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.full)])
 async def test_a_group_with_librdkafkas_member(group: Group, protocol: str) -> None:
     options: dict[str, Any] = {"group.protocol": protocol}
     if protocol == "classic":
@@ -210,3 +217,25 @@ async def test_a_group_moves_from_the_classic_protocol_to_kip_848(group: Group) 
             await group.until(lambda: len(first.seen) + len(second.seen) >= 200, first, second)
             seen = first.seen + second.seen
             assert len(seen) == len(set(seen)) == 200
+
+
+@pytest.mark.full
+@runs("docs/how-to/consume.md")
+async def test_the_examples_of_the_page(group: Group, block: Any) -> None:
+    names = {"localhost:9092": group.bootstrap, "orders": group.topic, "billing": group.name}
+    running = await asyncio.create_subprocess_exec(sys.executable, "-c", block.text(names))
+
+    async def committed() -> bool:
+        async with Admin(group.bootstrap) as admin:
+            offsets = await admin.committed_offsets(group.name, group.partitions)
+        return any(offsets.values())
+
+    try:
+        async with asyncio.timeout(60):
+            while not await committed():
+                assert running.returncode is None
+                await group.produce(20)
+                await asyncio.sleep(0.2)
+    finally:
+        running.send_signal(signal.SIGINT)
+        await running.wait()

@@ -15,12 +15,23 @@ from __future__ import annotations
 import struct
 import warnings
 from abc import abstractmethod
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.api import ApiKey, Call
+from kafkaclient.wire.api import (
+    INT16,
+    INT32,
+    NO_TAGS,
+    ApiKey,
+    Call,
+    compact_count,
+    compact_string,
+    framed,
+)
 from kafkaclient.wire.api_versions import FIRST_WITH_NODE
 from kafkaclient.wire.reader import FieldReader
 
@@ -156,8 +167,10 @@ def decode_request(frame: Buffer) -> RequestFrame:
     api_key, version, correlation_id = reader.int16(), reader.int16(), reader.int32()
     client_id = reader.nullable_string()
     request, _ = _CLASSES.get(api_key, (None, None))
-    if (api_key, version) == (ApiKey.API_VERSIONS, FIRST_WITH_NODE):
-        message = _api_versions_with_node(reader)
+    if (api_key, version) in _HAND_MADE:
+        reader.flexible = True
+        reader.tagged_fields()
+        message = _HAND_MADE[api_key, version](reader)
         return RequestFrame(api_key, version, correlation_id, client_id, message)
     if request is None or not 0 <= version <= request.max_version:
         return RequestFrame(api_key, version, correlation_id, client_id, None)
@@ -172,8 +185,6 @@ def decode_request(frame: Buffer) -> RequestFrame:
 
 
 def _api_versions_with_node(reader: FieldReader) -> Any:
-    reader.flexible = True
-    reader.tagged_fields()
     return SimpleNamespace(
         client_software_name=reader.string(),
         client_software_version=reader.string(),
@@ -183,6 +194,38 @@ def _api_versions_with_node(reader: FieldReader) -> Any:
     )
 
 
+def _group_heartbeat(reader: FieldReader, *, with_regex: bool) -> Any:
+    return SimpleNamespace(
+        group_id=reader.string(),
+        member_id=reader.string(),
+        member_epoch=reader.int32(),
+        instance_id=reader.nullable_string(),
+        rack_id=reader.nullable_string(),
+        rebalance_timeout_ms=reader.int32(),
+        topics=[reader.string() for _ in reader.array(1)],
+        regex=reader.nullable_string() if with_regex else None,
+        assignor=reader.nullable_string(),
+        topic_partitions={
+            UUID(bytes=bytes(reader.take(16))): _numbers(reader) for _ in reader.array(18)
+        },
+        expect_response=lambda: True,
+    )
+
+
+def _numbers(reader: FieldReader) -> list[int]:
+    numbers = [reader.int32() for _ in reader.array(4)]
+    reader.tagged_fields()
+    return numbers
+
+
+# What kafka-python has no schema for.
+_HAND_MADE: Mapping[tuple[int, int], Callable[[FieldReader], Any]] = {
+    (ApiKey.API_VERSIONS, FIRST_WITH_NODE): _api_versions_with_node,
+    (ApiKey.CONSUMER_GROUP_HEARTBEAT, 0): partial(_group_heartbeat, with_regex=False),
+    (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1): partial(_group_heartbeat, with_regex=True),
+}
+
+
 def encode_response(api_key: int, version: int, correlation_id: int, **fields: Any) -> bytes:
     """A response as a broker sends it: 4-byte size, header, body.
 
@@ -190,11 +233,36 @@ def encode_response(api_key: int, version: int, correlation_id: int, **fields: A
     a list of dicts. A field that is left out has the schema's default. A field that this version
     does not have is ignored. Raises ValueError for a name that the schema does not have.
     """
+    if api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
+        return _encoded_heartbeat(correlation_id, **fields)
     if api_key == ApiKey.API_VERSIONS:
         version = min(version, _NEWEST_API_VERSIONS)
     response = _build(_CLASSES[api_key][1], version, fields)
     response.with_header(correlation_id=correlation_id)
     return bytes(response.encode(header=True, framed=True))
+
+
+def _encoded_heartbeat(
+    correlation_id: int,
+    error_code: int = 0,
+    error_message: str | None = None,
+    member_id: str | None = None,
+    member_epoch: int = 0,
+    heartbeat_interval_ms: int = 0,
+    assignment: Mapping[UUID, list[int]] | None = None,
+) -> bytes:
+    out = bytearray(INT32.pack(0) + INT32.pack(correlation_id) + NO_TAGS + INT32.pack(0))
+    out += INT16.pack(error_code) + compact_string(error_message) + compact_string(member_id)
+    out += INT32.pack(member_epoch) + INT32.pack(heartbeat_interval_ms)
+    if assignment is None:
+        out += b"\xff"
+    else:
+        out += b"\x01" + compact_count(len(assignment))
+        for topic_id, numbers in assignment.items():
+            out += topic_id.bytes + compact_count(len(numbers))
+            out += b"".join(map(INT32.pack, numbers)) + NO_TAGS
+        out += NO_TAGS
+    return framed(out + NO_TAGS)
 
 
 def _build(data_class: Any, version: int, values: Mapping[str, Any]) -> Any:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.consumer import RebalanceListener
 from kafkaclient.errors import BrokerError, ConfigError, ConsumerStateError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
+from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -20,7 +22,14 @@ if TYPE_CHECKING:
     from tests.consumer.conftest import Tools
 
 P = [TopicPartition("t", number) for number in range(4)]
-ASSIGNORS = ["cooperative-sticky", "sticky", "range", "roundrobin"]
+KIP_848: dict[str, Any] = {"group_protocol": "consumer"}
+COOPERATIVE: dict[str, Any] = {"group_protocol": "classic"}
+INCREMENTAL = pytest.mark.parametrize("how", [KIP_848, COOPERATIVE], ids=["kip848", "classic"])
+"""The two ways in which partitions that stay are consumed in a rebalance."""
+EAGER = [
+    {"group_protocol": "classic", "partition_assignment_strategy": each}
+    for each in ("sticky", "range", "roundrobin", "cooperative-sticky,range")
+]
 
 
 class Log(RebalanceListener):
@@ -64,16 +73,17 @@ def group(tools: Tools, fake: FakeCluster, **options: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("assignor", ASSIGNORS)
+@pytest.mark.parametrize("how", [KIP_848, COOPERATIVE, *EAGER], ids=str)
 @virtual_time
-async def test_members_share_all_partitions(fake: FakeCluster, tools: Tools, assignor: str) -> None:
+async def test_members_share_all_partitions(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
     for number in range(4):
         tools.fill(fake, number, 6)
-    strategy = [assignor]
-    async with group(tools, fake, partition_assignment_strategy=strategy) as a:
+    async with group(tools, fake, **how) as a:
         first = Loop(a)
         await tools.until(lambda: len(first.seen) == 24)
-        async with group(tools, fake, partition_assignment_strategy=strategy) as b:
+        async with group(tools, fake, **how) as b:
             second = Loop(b)
             await tools.until(lambda: len(a.assignment) == len(b.assignment) == 2)
             assert a.assignment | b.assignment == set(P)
@@ -89,13 +99,16 @@ async def test_members_share_all_partitions(fake: FakeCluster, tools: Tools, ass
     assert [tools.committed(fake, where) for where in P] == [10] * 4
 
 
+@INCREMENTAL
 @virtual_time
-async def test_what_stays_is_consumed_during_a_rebalance(fake: FakeCluster, tools: Tools) -> None:
+async def test_what_stays_is_consumed_during_a_rebalance(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
     log = Log()
-    async with group(tools, fake, listener=log) as a:
+    async with group(tools, fake, listener=log, **how) as a:
         loop = Loop(a)
         await tools.until(lambda: len(a.assignment) == 4)
-        async with group(tools, fake):
+        async with group(tools, fake, **how):
             await tools.until(lambda: len(a.assignment) == 2)
             await asyncio.sleep(1)
             gone = sorted(p.partition for p in set(P) - a.assignment)
@@ -122,17 +135,18 @@ async def test_an_eager_assignor_gives_up_all_before_it_joins(
         loop.task.cancel()
 
 
+@INCREMENTAL
 @virtual_time
 async def test_a_revoked_partition_waits_for_what_is_in_hand(
-    fake: FakeCluster, tools: Tools
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
 ) -> None:
     """The next owner begins behind the record that the first one was still handling."""
     for number in range(4):
         tools.fill(fake, number, 20)
-    async with group(tools, fake) as a:
+    async with group(tools, fake, **how) as a:
         first = Loop(a, work_s=3.0)
         await tools.until(lambda: len(first.seen) == 2)
-        async with group(tools, fake) as b:
+        async with group(tools, fake, **how) as b:
             second = Loop(b)
             await tools.until(lambda: len(b.assignment) == 2)
             await tools.until(lambda: len(first.seen) + len(second.seen) >= 60)
@@ -141,11 +155,14 @@ async def test_a_revoked_partition_waits_for_what_is_in_hand(
             first.task.cancel()
 
 
+@INCREMENTAL
 @virtual_time
-async def test_who_takes_too_long_leaves_and_returns(fake: FakeCluster, tools: Tools) -> None:
+async def test_who_takes_too_long_leaves_and_returns(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
     tools.fill(fake, 0, 3)
     log = Log()
-    async with group(tools, fake, listener=log, max_poll_interval_ms=10_000) as a:
+    async with group(tools, fake, listener=log, max_poll_interval_ms=10_000, **how) as a:
         stream = aiter(a)
         record = await anext(stream)
         assert record.offset == 0
@@ -188,13 +205,16 @@ async def test_what_a_listener_raises_ends_the_loop(fake: FakeCluster, tools: To
             await anext(aiter(consumer))
 
 
+@INCREMENTAL
 @virtual_time
-async def test_new_partitions_and_topics_are_found(fake: FakeCluster, tools: Tools) -> None:
+async def test_new_partitions_and_topics_are_found(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
     async with tools.consumer(
         fake,
         group_id="g",
         pattern="t.*",
-        group_protocol="classic",
+        **how,
         metadata_max_age_ms=5_000,
     ) as a:
         loop = Loop(a)
@@ -203,26 +223,28 @@ async def test_new_partitions_and_topics_are_found(fake: FakeCluster, tools: Too
         await tools.until(lambda: len(a.assignment) == 6)
         fake.add_partitions("t2", 3)
         await tools.until(lambda: len(a.assignment) == 7)
-        assert a.subscription == {"t", "t2"}
         fake.delete_topic("t2")
         await tools.until(lambda: len(a.assignment) == 4)
         a.subscribe(["t"])
         loop.task.cancel()
 
 
+@INCREMENTAL
 @virtual_time
-async def test_a_static_member_keeps_its_partitions(fake: FakeCluster, tools: Tools) -> None:
+async def test_a_static_member_keeps_its_partitions(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
     log = Log()
-    async with group(tools, fake, listener=log, group_instance_id="a") as a:
+    async with group(tools, fake, listener=log, group_instance_id="a", **how) as a:
         Loop(a)
-        async with group(tools, fake, group_instance_id="b") as b:
+        async with group(tools, fake, group_instance_id="b", **how) as b:
             Loop(b)
             await tools.until(lambda: len(a.assignment) == len(b.assignment) == 2)
             before = b.assignment
         told = list(log.told)
         await asyncio.sleep(5)
         assert log.told == told
-        async with group(tools, fake, group_instance_id="b") as b:
+        async with group(tools, fake, group_instance_id="b", **how) as b:
             Loop(b)
             await tools.until(lambda: b.assignment == before)
 
@@ -252,3 +274,42 @@ async def test_what_is_refused(fake: FakeCluster, tools: Tools) -> None:
     async with group(tools, fake) as consumer:
         with pytest.raises(ConsumerStateError, match="the group assigns"):
             consumer.assign([P[0]])
+
+
+@virtual_time
+async def test_auto_chooses_by_what_the_coordinator_has(fake: FakeCluster, tools: Tools) -> None:
+    async with group(tools, fake, group_protocol="auto") as a:
+        await tools.until(lambda: len(a.assignment) == 4)
+        assert not fake.requests_of(ApiKey.JOIN_GROUP)
+    async with group(tools, fake) as old:
+        await tools.until(lambda: len(old.assignment) == 4)
+        loop = Loop(old)
+        async with group(tools, fake, group_protocol="auto") as a:
+            await tools.until(lambda: len(a.assignment) == 2)
+        async with group(tools, fake, **KIP_848) as refused:
+            with pytest.raises(BrokerError, match="GROUP_ID_NOT_FOUND"):
+                await anext(aiter(refused))
+        loop.task.cancel()
+
+
+@virtual_time
+async def test_an_epoch_that_is_over_is_no_end(fake: FakeCluster, tools: Tools) -> None:
+    """A commit with an old epoch waits for the new one; a fenced member joins again."""
+    tools.fill(fake, 0, 10)
+    async with group(tools, fake, **KIP_848) as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(loop.seen) == 10)
+        fake.control(ApiKey.OFFSET_COMMIT, {"topics": _codes(ErrorCode.STALE_MEMBER_EPOCH)})
+        await a.commit({P[0]: 9})
+        assert tools.committed(fake, P[0]) == 9
+        await a.commit({P[0]: 10})
+        fake.control(ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.FENCED_MEMBER_EPOCH)
+        await tools.until(lambda: not a.assignment)
+        await tools.until(lambda: len(a.assignment) == 4)
+        tools.fill(fake, 0, 1)
+        await tools.until(lambda: len(loop.seen) == 11)
+        loop.task.cancel()
+
+
+def _codes(code: int) -> list[dict[str, Any]]:
+    return [{"name": "t", "partitions": [{"partition_index": 0, "error_code": code}]}]

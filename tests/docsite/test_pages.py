@@ -16,6 +16,7 @@ from docsite.pages import WRITTEN, written_pages
 from docsite.tables import table
 from kafkaclient.broker_errors import BROKER_ERRORS
 from kafkaclient.config import ProducerConfig, ReaderConfig
+from kafkaclient.config.consumer import ConsumerConfig
 
 ROOT = Path(__file__).parents[2]
 IMPORT = re.compile(r"^\s*from (kafkaclient[\w.]*) import (\w+(?:, \w+)*)")
@@ -102,8 +103,12 @@ def test_every_public_class_and_function_has_a_docstring() -> None:
 
 
 def test_every_option_has_its_text_names_default_and_java() -> None:
-    producer, reader, admin = (page.text() for page in options.PAGES)
-    for page, config in ((producer, ProducerConfig), (reader, ReaderConfig)):
+    producer, reader, consumer, admin = (page.text() for page in options.PAGES)
+    for page, config in (
+        (producer, ProducerConfig),
+        (reader, ReaderConfig),
+        (consumer, ConsumerConfig),
+    ):
         for option in config.OPTIONS.values():
             entry = re.search(rf"^### `{option.name}`\n\n(.+?)(?=^##|\Z)", page, re.M | re.S)
             assert entry is not None, option.name

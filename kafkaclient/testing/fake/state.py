@@ -10,6 +10,7 @@ from uuid import UUID
 
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.consumer_groups import GroupCoordinator
+from kafkaclient.testing.fake.heartbeat_groups import HeartbeatCoordinator
 from kafkaclient.testing.fake.log import (
     NO_LEADER,
     FakePartition,
@@ -94,6 +95,7 @@ class ClusterState:
         self.transactions_v2 = transactions_v2
         self.transactions = TransactionCoordinator(self)
         self.groups = GroupCoordinator()
+        self.heartbeat_groups = HeartbeatCoordinator()
         self.produce_failures: _Failures = defaultdict(deque)
         self.fetch_failures: _Failures = defaultdict(deque)
         self.interceptors: list[Control] = []

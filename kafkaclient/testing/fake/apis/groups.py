@@ -23,8 +23,8 @@ TxnOffsetCommit (28), versions 0 to 5
     generation of a group without members.
 
 Only the group's coordinator answers the following requests. The rules are those of
-:mod:`~kafkaclient.testing.fake.consumer_groups`. The brokers offer no ConsumerGroupHeartbeat (68,
-KIP-848).
+:mod:`~kafkaclient.testing.fake.consumer_groups` and, for KIP-848, of
+:mod:`~kafkaclient.testing.fake.heartbeat_groups`.
 
 JoinGroup (11), versions 2 to 9
     Waits until all members have joined. From version 4 on a new member without a group instance id
@@ -37,6 +37,9 @@ Heartbeat (12), versions 0 to 4
 
 LeaveGroup (13), versions 0 to 5
     From version 3 on a request may have several members.
+
+ConsumerGroupHeartbeat (68), versions 0 and 1
+    Joins, stays in or leaves a KIP-848 group. A group with classic members gets GROUP_ID_NOT_FOUND.
 
 DescribeGroups (15), versions 0 to 6
     A group without members and offsets is Dead; from version 6 on it gets GROUP_ID_NOT_FOUND.
@@ -56,8 +59,10 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.apis.api import TOPIC_PARTITIONS, Api, Parts, each, topics
 from kafkaclient.testing.fake.consumer_groups import ConsumerGroup, GroupState, Joining
+from kafkaclient.testing.fake.heartbeat_groups import HEARTBEAT_MS
 from kafkaclient.testing.fake.log import RefusedError
 from kafkaclient.testing.fake.transactions import Committed
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -132,7 +137,8 @@ def _check_member(
     """Refuse offsets of a client that may not commit offsets of the group."""
     current = state.transactions.generations.get(group)
     if current is None:
-        state.groups.check_commit(group, member_id, instance_id, generation)
+        if not state.heartbeat_groups.check_commit(group, member_id, generation):
+            state.groups.check_commit(group, member_id, instance_id, generation)
     elif generation not in (current, _NO_GENERATION):
         raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
 
@@ -256,6 +262,34 @@ def _heartbeat(state: ClusterState, request: Request) -> Fields:
     return {}
 
 
+def _consumer_heartbeat(state: ClusterState, request: Request) -> Fields:
+    message = request.message
+    state.transactions.check_coordinator(message.group_id, request.broker)
+    classic = state.groups.groups.get(message.group_id)
+    if classic is not None and classic.members:
+        raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
+    ids = {topic.topic_id: name for name, topic in state.topics.items()}
+    message.owned = {
+        TopicPartition(ids.get(topic_id, ""), number)
+        for topic_id, numbers in message.topic_partitions.items()
+        for number in numbers
+    }
+    counts = {name: len(topic.partitions) for name, topic in state.topics.items()}
+    member = state.heartbeat_groups.heartbeat(message, counts)
+    if member is None:
+        return {"member_epoch": message.member_epoch}
+    assignment: dict[Any, list[int]] = {}
+    for topic, number in sorted(member.assigned):
+        if topic in state.topics:
+            assignment.setdefault(state.topics[topic].topic_id, []).append(number)
+    return {
+        "member_id": member.member_id,
+        "member_epoch": member.epoch,
+        "heartbeat_interval_ms": HEARTBEAT_MS,
+        "assignment": assignment,
+    }
+
+
 def _leave(state: ClusterState, request: Request) -> Fields:
     message = request.message
     state.transactions.check_coordinator(message.group_id, request.broker)
@@ -350,6 +384,7 @@ APIS = (
     Api(ApiKey.JOIN_GROUP, (2, 9), _join),
     Api(ApiKey.SYNC_GROUP, (0, 5), _sync),
     Api(ApiKey.HEARTBEAT, (0, 4), _heartbeat),
+    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), _consumer_heartbeat),
     Api(ApiKey.LEAVE_GROUP, (0, 5), _leave),
     each(ApiKey.DESCRIBE_GROUPS, (0, 6), _DESCRIBED, _describe),
     Api(ApiKey.LIST_GROUPS, (0, 5), _list),

@@ -309,7 +309,7 @@ async def test_what_is_asked_for(fake, tools):
         ({"fetch_max_bytes": 2**31 - 1}, "from 1 to"),
         ({"isolation_level": "serializable"}, "read_uncommitted, read_committed"),
         ({"linger_ms": 5}, "unknown option"),
-        ({"group_id": "g"}, "no consumer groups"),
+        ({"group_id": "g"}, "only kafkaclient.Consumer is a member"),
         ({"auto_offset_reset": "earliest"}, "ask Reader.offsets where to begin"),
         ({"fetch_max_byte": 5}, "did you mean fetch_max_bytes"),
     ],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ConsumerStateError, KafkaError
 from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkaclient.consumer.partitions import Partitions
     from kafkaclient.group.connection import GroupOffsets
@@ -41,13 +42,24 @@ class Commits:
         if self._offsets is None:
             raise ConsumerStateError("only a consumer with a group_id commits offsets")
         self._check(offsets)
-        await self._commit_now(self._partitions.finished_offsets() if offsets is None else offsets)
+        if offsets is None:
+            await self._commit_now(self._partitions.finished_offsets)
+            return
 
-    async def _commit_now(self, wanted: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
-        if wanted and self._offsets is not None:
-            await self._offsets.commit(wanted)
+        def checked() -> Mapping[TopicPartition, int | OffsetAndMetadata]:
+            self._check(offsets)
+            return offsets
+
+        await self._commit_now(checked)
+
+    async def _commit_now(
+        self, wanted: Callable[[], Mapping[TopicPartition, int | OffsetAndMetadata]]
+    ) -> None:
+        """``wanted`` is called when the commit is sent: partitions may be revoked before."""
+        if wanted() and self._offsets is not None:
+            sent = await self._offsets.commit(wanted)
             self._partitions.note_committed(
-                {tp: each if isinstance(each, int) else each.offset for tp, each in wanted.items()}
+                {tp: each if isinstance(each, int) else each.offset for tp, each in sent.items()}
             )
 
     def _check(self, offsets: Mapping[TopicPartition, object] | None) -> None:
@@ -71,7 +83,7 @@ class Commits:
         while True:
             await asyncio.sleep(self._interval_s)
             try:
-                await self._commit_now(self._partitions.finished_offsets())
+                await self._commit_now(self._partitions.finished_offsets)
             except KafkaError as error:
                 _log.warning("a commit failed; the next one has its offsets: %s", error)
 
@@ -82,10 +94,9 @@ class Commits:
         records after the last commit are consumed again by their next owner."""
         if self._interval_s is None:
             return
-        offsets = self._partitions.finished_offsets(partitions)
         try:
             async with time_limit(timeout_s):
-                await self._commit_now(offsets)
+                await self._commit_now(partial(self._partitions.finished_offsets, partitions))
         except (KafkaError, TimeoutError) as error:
             _log.warning(
                 "%s: no commit, so records that are finished may be consumed again: %s",

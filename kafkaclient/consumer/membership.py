@@ -91,6 +91,7 @@ class Membership:
         self._is_classic = config.group_protocol == "classic"
         self._wanted = asyncio.Event()
         self._losing: asyncio.Task[None] | None = None
+        self._is_closing = False
 
     @property
     def protocol(self) -> str:
@@ -119,12 +120,15 @@ class Membership:
             await self._join()
             await self._wanted.wait()
 
-    async def close(self) -> None:
-        """After :meth:`run` was cancelled: commit what is finished, and leave the group. What is in
-        hand is not waited for."""
+    async def give_up_all(self) -> None:
+        """The consumer is closed: commit what is finished. What is in hand is not waited for."""
+        self._is_closing = True
         if partitions := self._partitions.all:
             self._partitions.leave(partitions)
             await self._give_up(partitions)
+
+    async def leave(self) -> None:
+        """Leave the group, after :meth:`run` was cancelled."""
         await self._leave("the consumer is closed")
         if self._losing is not None:
             await asyncio.gather(self._losing, return_exceptions=True)
@@ -261,12 +265,16 @@ class Membership:
     async def added(self, partitions: Set[TopicPartition]) -> None:
         if self._losing is not None:
             await asyncio.wait({self._losing})
+        if self._is_closing:
+            return
         _log.info("group %s: %s added", self._connection.group_id, _listed(partitions))
         self._partitions.add(partitions)
         await self._tell(self._listener.on_assigned, partitions)
         self._partitions.start(partitions)
 
     async def revoked(self, partitions: Set[TopicPartition]) -> None:
+        if self._is_closing:
+            return  # they are being given up
         _log.info("group %s: %s revoked", self._connection.group_id, _listed(partitions))
         self._partitions.leave(partitions)
         with suppress(TimeoutError):

@@ -158,13 +158,18 @@ class ConsumerRuntime:
     async def close(self) -> None:
         """Commit what is finished, leave the group, disconnect."""
         self.steps.end()
-        for task in self._tasks:
-            task.cancel()
+        is_member = self._member_task is not None and self._membership is not None
         try:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            if self._member_task is not None and self._membership is not None:
-                await self._membership.close()
+            if is_member:
+                await (
+                    self._membership.give_up_all()
+                )  # while the member runs: commits may wait for it
             else:
                 await self.commits.commit_before("the consumer is closed", _LAST_COMMIT_S)
         finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if is_member:
+                await self._membership.leave()
             await self._cluster.close()

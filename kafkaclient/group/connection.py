@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.cluster.coordinator import Coordinators
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
     from kafkaclient.wire.api import Call
+
+    Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 
 # --- A member's connections to its group's coordinator --------------------------------------------
@@ -144,33 +146,35 @@ class GroupOffsets:
         self._timeout_s = timeout_s
 
     async def commit(
-        self,
-        offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
-        losses: int | None = None,
-    ) -> None:
+        self, offsets: Offsets | Callable[[], Offsets], losses: int | None = None
+    ) -> Offsets:
         """Commit offsets of partitions that this member owns, and has not lost since the gate had
-        ``losses``, or since the call. A commit that meets the end of its generation is repeated in
-        the next one.
+        ``losses``, or since the call; returns them. A commit that meets the end of its generation
+        is repeated in the next one. If partitions may be given up meanwhile, let ``offsets``
+        return the offsets: it is called when the commit is sent.
 
         Raises BrokerError if the coordinator refuses it (UNKNOWN_MEMBER_ID: the member was
         evicted), and KafkaTimeoutError if no coordinator answers in time.
         """
         try:
             async with time_limit(self._timeout_s):
-                await self._commit(offsets, losses)
+                return await self._commit(offsets, losses)
         except TimeoutError as error:
             raise self._late("OffsetCommit", error) from error
 
     async def _commit(
-        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata], losses: int | None
-    ) -> None:
+        self, offsets: Offsets | Callable[[], Offsets], losses: int | None
+    ) -> Offsets:
         name = self._connection.group_id
         while True:
             async with self._gate.commit(losses) as group:
-                call = OffsetCommitCall(name, offsets, group)
+                sent = offsets() if callable(offsets) else offsets
+                if not sent:
+                    return sent
+                call = OffsetCommitCall(name, sent, group)
                 code = (await self._connection.call(call)).error_code
             if not code:
-                return
+                return sent
             self._on_refused(code, group)
             is_over = not self._gate.is_open or self._gate.group != group
             if not (is_over and code in _NEW_GENERATION):

@@ -158,18 +158,16 @@ class ConsumerRuntime:
     async def close(self) -> None:
         """Commit what is finished, leave the group, disconnect."""
         self.steps.end()
-        is_member = self._member_task is not None and self._membership is not None
+        membership = self._membership if self._member_task is not None else None
         try:
-            if is_member:
-                await (
-                    self._membership.give_up_all()
-                )  # while the member runs: commits may wait for it
+            if membership is not None:  # its commits may wait for the member, which still runs
+                await membership.give_up_all()
             else:
                 await self.commits.commit_before("the consumer is closed", _LAST_COMMIT_S)
         finally:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            if is_member:
-                await self._membership.leave()
+            if membership is not None:
+                await membership.leave()
             await self._cluster.close()

@@ -177,6 +177,28 @@ async def test_who_takes_too_long_leaves_and_returns(
 
 
 @virtual_time
+async def test_a_commit_that_waits_leaves_out_what_was_revoked_meanwhile(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    tools.fill(fake, 0, 3)
+    tools.fill(fake, 1, 3)
+    async with group(tools, fake) as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(loop.seen) == 6)
+        runtime = a._runtime
+        runtime.gate.shut()
+        commits = [asyncio.create_task(each) for each in (a.commit(), a.commit({P[0]: 2}))]
+        await asyncio.sleep(0.1)
+        runtime.partitions.remove([P[0]])
+        runtime.gate.open()
+        await commits[0]
+        with pytest.raises(ConsumerStateError, match="t-0 is not assigned"):
+            await commits[1]
+        assert (tools.committed(fake, P[0]), tools.committed(fake, P[1])) == (None, 3)
+        loop.task.cancel()
+
+
+@virtual_time
 async def test_a_listener_may_seek_and_commit(fake: FakeCluster, tools: Tools) -> None:
     tools.fill(fake, 0, 10)
 

@@ -97,6 +97,7 @@ class Starts:
 
     async def _reset_offsets(self, where: list[TopicPartition]) -> dict[TopicPartition, int]:
         """Where ``auto.offset.reset`` says."""
+        await self._cluster.find(where)
         policy, age_s = self._config.auto_offset_reset, self._config.reset_age_s
         if policy == "none":
             error = NoOffsetError(
@@ -125,7 +126,10 @@ def restart(partitions: Partitions, where: TopicPartition, error: KafkaError, po
     if isinstance(error, FetchTimeoutError) and position is not None:
         _log.warning("%s. It is tried again", error)
         partitions.seek(where, position)
-    elif isinstance(error, OffsetOutOfRangeError | UnknownTopicError) and policy != "none":
+    elif isinstance(error, UnknownTopicError) and policy != "none":
+        _log.warning("%s. It is read from its beginning: all of the new topic is new", error)
+        partitions.seek(where, 0)
+    elif isinstance(error, OffsetOutOfRangeError) and policy != "none":
         _log.warning("%s. The partition continues by auto.offset.reset=%s", error, policy)
         partitions.reset(where)
     else:

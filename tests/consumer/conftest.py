@@ -45,11 +45,14 @@ class Tools:
         """Append records, each value its offset, in batches of three."""
         end = fake.end_offset(topic, partition) + records
         while (at := fake.end_offset(topic, partition)) < end:
-            builder = BatchBuilder(2**20)
-            for offset in range(at, min(at + 3, end)):
-                builder.append(1000 + offset, b"k%d" % offset, b"%d" % offset, [("h", b"x")])
-            builder.seal(0)
-            fake.append(topic, partition, bytes(builder.buffer()))
+            fake.append(topic, partition, self.batch(at, min(at + 3, end)))
+
+    def batch(self, start: int, end: int) -> bytes:
+        builder = BatchBuilder(2**20)
+        for offset in range(start, end):
+            builder.append(1000 + offset, b"k%d" % offset, b"%d" % offset, [("h", b"x")])
+        builder.seal(0)
+        return bytes(builder.buffer())
 
     async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         async with asyncio.timeout(seconds):

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.errors import ConsumerStateError, NoOffsetError
+from kafkaclient import Producer
+from kafkaclient.errors import (
+    ConsumerStateError,
+    NoOffsetError,
+    PartitionOutOfRangeError,
+    UnreadableBatchError,
+)
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.types import TopicPartition
+from kafkaclient.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from kafkaclient.consumer import Consumer
@@ -208,6 +214,79 @@ async def test_an_offset_that_is_gone_is_reset(fake: FakeCluster, tools: Tools) 
         consumer.assign([P[0]])
         consumer.seek(P[0], 50)
         assert await offsets(consumer, 1) == [0]
+
+
+@virtual_time
+async def test_a_topic_that_is_created_again_is_read_from_its_beginning(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    tools.fill(fake, 0, 10)
+    async with tools.consumer(fake, group_id="g", auto_offset_reset="latest") as consumer:
+        consumer.assign([P[0]])
+        await consumer.seek_to("earliest")
+        await offsets(consumer, 10)
+        fake.delete_topic("t")
+        fake.create_topic("t", 4)
+        tools.fill(fake, 0, 3)
+        assert await offsets(consumer, 3) == [0, 1, 2]
+
+
+@virtual_time
+async def test_a_partition_that_does_not_exist(fake: FakeCluster, tools: Tools) -> None:
+    async with tools.consumer(fake) as consumer:
+        consumer.assign([("t", 9)])
+        with pytest.raises(PartitionOutOfRangeError, match="t-9: the topic has 4 partitions"):
+            await offsets(consumer, 1)
+
+
+@virtual_time
+async def test_a_damaged_batch_can_be_skipped(fake: FakeCluster, tools: Tools) -> None:
+    tools.fill(fake, 0, 9)
+    batch = bytearray(tools.batch(3, 6))
+    batch[-1] ^= 1
+    fake.damage("t", 0, 1, bytes(batch))
+    async with tools.consumer(fake) as consumer:
+        consumer.assign([P[0]])
+        assert await offsets(consumer, 3) == [0, 1, 2]
+        for _ in range(2):
+            with pytest.raises(UnreadableBatchError) as raised:
+                await offsets(consumer, 1)
+            assert (raised.value.offset, raised.value.next_offset) == (3, 6)
+        consumer.seek(P[0], raised.value.next_offset or 0)
+        assert await offsets(consumer, 3) == [6, 7, 8]
+
+
+@virtual_time
+async def test_consume_process_produce_in_transactions(fake: FakeCluster, tools: Tools) -> None:
+    """A transaction that fails is repeated with the same batch; offsets and records are one."""
+    tools.fill(fake, 0, 9)
+    fake.create_topic("out", 1)
+    async with (
+        tools.consumer(fake, group_id="g", topics=["t"], enable_auto_commit=False) as consumer,
+        Producer(fake.bootstrap, dialer=fake, transactional_id="x") as producer,
+    ):
+        fails = True
+
+        async def copy() -> None:
+            nonlocal fails
+            async for batch in consumer.batches():
+                async with producer.transaction():
+                    for record in batch:
+                        await producer.send("out", record.value)
+                    if fails:
+                        fails = False
+                        raise ZeroDivisionError
+                    ends = {batch.topic_partition: OffsetAndMetadata(batch.next_offset)}
+                    await producer.send_offsets_to_transaction(ends, consumer.group_metadata)
+                if batch.next_offset == 9:
+                    return
+
+        with pytest.raises(ZeroDivisionError):
+            await copy()
+        await copy()
+        assert tools.committed(fake, P[0]) == 9
+        written = [record.value for record in fake.committed_log("out", 0)]
+        assert written == [b"%d" % n for n in range(9)]
 
 
 @virtual_time

@@ -114,7 +114,10 @@ async def group(kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTo
             {"group_protocol": "consumer", "group_remote_assignor": "range"}, marks=pytest.mark.full
         ),
         {"group_protocol": "classic"},
-        {"group_protocol": "classic", "partition_assignment_strategy": "range"},
+        pytest.param(
+            {"group_protocol": "classic", "partition_assignment_strategy": "range"},
+            marks=pytest.mark.full,
+        ),
     ],
     ids=["consumer", "consumer-range", "cooperative", "range"],
 )

@@ -146,6 +146,8 @@ class Membership:
                     "group %s uses the classic protocol: %s", self._connection.group_id, error
                 )
                 self._is_classic = True
+                self._gate.lose()
+                self.lost(self._partitions.all)  # of a group that went back to classic members
         return await self._be_classic()
 
     async def _be_classic(self) -> None:
@@ -265,6 +267,7 @@ class Membership:
     async def added(self, partitions: Set[TopicPartition]) -> None:
         if self._losing is not None:
             await asyncio.wait({self._losing})
+            self._losing.result()
         if self._is_closing:
             return
         _log.info("group %s: %s added", self._connection.group_id, _listed(partitions))

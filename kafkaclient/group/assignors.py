@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import INT32, by_topic, string
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -140,7 +140,7 @@ def sticky_owned(user_data: bytes | None) -> tuple[tuple[TopicPartition, ...], i
     """The last assignment and generation in the user data of ``sticky``; nothing in user data that
     cannot be read. Java's older versions send no generation, which is -1 then."""
     try:
-        reader = Reader(user_data or b"\x00\x00\x00\x00", flexible=False)
+        reader = FieldReader(user_data or b"\x00\x00\x00\x00", flexible=False)
         found = []
         for _ in reader.array(_MIN_TOPIC):
             topic = reader.string()

@@ -22,7 +22,7 @@ from kafkaclient.wire.api import (
     request,
 )
 from kafkaclient.wire.codec import CodecCall
-from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -241,7 +241,7 @@ class ConsumerGroupHeartbeatCall(
         return framed(out + NO_TAGS)
 
     def decode(self, version: int, payload: Buffer) -> HeartbeatAnswer:
-        reader = Reader(payload, flexible=True)
+        reader = FieldReader(payload, flexible=True)
         try:
             reader.tagged_fields()  # the header's
             throttle_ms, code = reader.int32(), reader.int16()
@@ -259,7 +259,7 @@ class RegexHeartbeatCall(ConsumerGroupHeartbeatCall, versions=(1, 1)):
     """With a regular expression, which version 0 cannot send."""
 
 
-def _assignment(reader: Reader) -> dict[UUID, list[int]]:
+def _assignment(reader: FieldReader) -> dict[UUID, list[int]]:
     found = {}
     for _ in reader.array(_MIN_TOPIC):
         topic_id = UUID(bytes=bytes(reader.take(16)))

@@ -315,6 +315,38 @@ async def test_auto_chooses_by_what_the_coordinator_has(fake: FakeCluster, tools
 
 
 @virtual_time
+async def test_a_group_that_goes_back_to_classic_members(fake: FakeCluster, tools: Tools) -> None:
+    tools.fill(fake, 0, 5)
+    log = Log()
+    async with group(tools, fake, listener=log, group_protocol="auto") as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(loop.seen) == 5)
+        await a.commit()
+        fake._state.heartbeat_groups.groups.clear()
+        fake.control(ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.GROUP_ID_NOT_FOUND)
+        await tools.until(lambda: len(log.told) == 3)
+        assert [what for what, _ in log.told] == ["assigned", "lost", "assigned"]
+        tools.fill(fake, 0, 1)
+        await tools.until(lambda: len(loop.seen) == 6)
+        loop.task.cancel()
+
+
+@virtual_time
+async def test_what_a_listener_raises_for_a_loss_ends_the_loop(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    class Raises(RebalanceListener):
+        def on_lost(self, partitions: Set[TopicPartition]) -> None:
+            raise ZeroDivisionError
+
+    async with group(tools, fake, listener=Raises(), **KIP_848) as a:
+        await tools.until(lambda: len(a.assignment) == 4)
+        fake.control(ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.FENCED_MEMBER_EPOCH)
+        with pytest.raises(ZeroDivisionError):
+            await anext(aiter(a))
+
+
+@virtual_time
 async def test_an_epoch_that_is_over_is_no_end(fake: FakeCluster, tools: Tools) -> None:
     """A commit with an old epoch waits for the new one; a fenced member joins again."""
     tools.fill(fake, 0, 10)

@@ -212,15 +212,16 @@ class FairShare:
         """The partition was given ``nbytes``."""
         bytes_given = self._bytes_given
         if partition < len(bytes_given):
-            least = self._least(self._lanes[partition]) if self._reset_to else self._least_of_all
+            least = self._least(self._lanes[partition])
             given = bytes_given[partition] = max(bytes_given[partition], least) + nbytes
             self._batch = max(nbytes, _DECAY * self._batch)
             self._least_of_all = max(self._least_of_all, given - int(_MOST_BEHIND * self._batch))
 
     def _least(self, lane: int) -> int:
-        """The least bytes that a partition of the lane counts with, while ``_reset_to`` has any."""
-        least = self._reset_to.get(lane, 0)
-        return max(self._least_of_all, least)
+        """The least bytes that a partition of the lane counts with."""
+        if not self._reset_to:
+            return self._least_of_all
+        return max(self._least_of_all, self._reset_to.get(lane, 0))
 
     def reset_to_average(self, lane: int) -> None:
         """The lane's broker recovered. Raise its partitions to the average of the others, so that
@@ -261,7 +262,7 @@ class FairShare:
         the least bytes that count is not moved: as the least rises, all entries would be.
         """
         heap = self._heaps.get(lane)
-        least = self._least(lane) if self._reset_to else self._least_of_all
+        least = self._least(lane)
         while heap:
             noted, tie, partition = heap[0]
             given = self._bytes_given[partition]

@@ -2,8 +2,8 @@
 
     python benchmarks/partition_choice.py [SITUATION ...] [--out FILE] [--repeat N]
 
-Situations: equal, saturated, far, step, pause, blocked, topics. KIP-794's own test is
-``python -m experiments slow-broker``. Replication is 1 throughout.
+Situations: fresh, rotating, different, equal, saturated, far, step, pause, blocked, topics.
+KIP-794's own test is ``python -m experiments slow-broker``. Replication is 1 throughout.
 """
 
 from __future__ import annotations
@@ -144,7 +144,64 @@ class Bench:
         for broker in self.cluster.brokers:
             await self.cluster.proxy(broker).round_trip(seconds)
 
+    async def delays(self, *seconds: float) -> None:
+        """Each broker answers Produce requests so much later."""
+        for broker, delay in zip(self.cluster.brokers, seconds, strict=True):
+            await self.cluster.proxy(broker).delay_produce(delay)
+
+    async def latencies(
+        self, rate: float, seconds: float, counted_from: float, **options: Any
+    ) -> dict[str, Any]:
+        """What a new producer's records wait, of those sent after ``counted_from`` seconds."""
+        topic = await self.topic(BROKERS)
+        async with self.producing(proxied=True, **options) as producer:
+            load = Load(producer)
+            await load.steady(topic, rate, seconds)
+            await load.settle()
+        found = load.latencies(lambda sent, *_: sent >= counted_from)
+        return {"avg_ms": round(sum(found) / len(found), 2), "p99_ms": at(99, found)}
+
     # --- situations -------------------------------------------------------------------------------
+
+    async def fresh(self) -> dict[str, Any]:
+        """Broker 0 answers 20 ms late: the first 2 s of a new producer, on a new topic."""
+        await self.delays(0.020, 0, 0)
+        found = {
+            f"{rate}/s {partitioner}": await self.latencies(rate, 2, 0, partitioner=partitioner)
+            for rate in (2048, 8192)
+            for partitioner in ("late", "kip794")
+        }
+        await self.delays(0, 0, 0)
+        return found
+
+    async def rotating(self) -> dict[str, Any]:
+        """One broker answers 50 ms late, every 1.5 s another one."""
+
+        async def rotate() -> None:
+            turn = 0
+            while True:
+                await self.delays(*(0.050 * (n == turn % BROKERS) for n in range(BROKERS)))
+                turn += 1
+                await asyncio.sleep(1.5)
+
+        found = {}
+        for partitioner in ("late", "kip794"):
+            rotating = asyncio.create_task(rotate())
+            found[partitioner] = await self.latencies(4096, 15, 2, partitioner=partitioner)
+            rotating.cancel()
+            await asyncio.wait([rotating])
+        await self.delays(0, 0, 0)
+        return found
+
+    async def different(self) -> dict[str, Any]:
+        """The brokers answer 2, 10 and 40 ms late."""
+        await self.delays(0.002, 0.010, 0.040)
+        found = {
+            partitioner: await self.latencies(8192, 10, 2, partitioner=partitioner)
+            for partitioner in ("late", "kip794")
+        }
+        await self.delays(0, 0, 0)
+        return found
 
     async def equal(self) -> list[dict[str, Any]]:
         """Equal brokers, mostly free: about 200 batches for each partition."""
@@ -323,7 +380,18 @@ class Bench:
         return found
 
 
-SITUATIONS = ("equal", "saturated", "far", "step", "pause", "blocked", "topics")
+SITUATIONS = (
+    "fresh",
+    "rotating",
+    "different",
+    "equal",
+    "saturated",
+    "far",
+    "step",
+    "pause",
+    "blocked",
+    "topics",
+)
 
 
 async def main(names: list[str], repeat: int) -> dict[str, Any]:

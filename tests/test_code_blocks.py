@@ -61,15 +61,15 @@ def test_blocks_are_taken_from_one_place() -> None:
 
 
 def test_a_claim_without_a_run_fails() -> None:
-    @runs("README.md")
+    @runs("README.md", having="Producer")
     def reads_nothing(block: Block) -> None:
         assert block.source
 
-    @runs("README.md")
+    @runs("README.md", having="Producer")
     def takes_it(block: Block) -> None:
         assert block.text() == block.source
 
-    (block,) = select("README.md", "python")
+    (block,) = select("README.md", "python", having="Producer")
     takes_it(block=block)
     with pytest.raises(AssertionError, match="reads_nothing claims README"):
         reads_nothing(block=block)

@@ -43,11 +43,18 @@ def values(fake: FakeCluster, topic: str) -> list[bytes | None]:
     )
 
 
-@runs("README.md")
-def test_the_readme(block: Block, fake: FakeCluster, capsys: pytest.CaptureFixture[str]) -> None:
-    block.run(dialer=fake)
+@runs("README.md", together=True, name="blocks")
+def test_the_readme(
+    blocks: list[Block], fake: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.create_topic("flights")
+    produce, consume = blocks
+    produce.run(dialer=fake)
     assert values(fake, "flights") == [b"on time"]
     assert re.fullmatch(r"written to partition \d at offset 0\n", capsys.readouterr().out)
+    printed = "print(record.key, record.value)"
+    consume.run(dialer=fake, replaced={printed: f"{printed}\n            break"})
+    assert capsys.readouterr().out == "b'UA 1545' b'on time'\n"
 
 
 @runs("docs/index.md")

@@ -99,7 +99,9 @@ class ConsumerConfig(ReaderConfig):
     auto_offset_reset: str = _OFFSETS.option("latest", _RESET)
     """Where a partition begins for which the group has no offset, or an offset that is not in the
     log: earliest, latest, by_duration: and an ISO 8601 duration (KIP-1106: that long ago), or none,
-    which is an error."""
+    which is an error. Topics and partitions that are created after this member has joined begin at
+    their first record also with latest (KIP-842, KIP-1327; with latest in Java, records are lost
+    that come before the consumer finds the partition)."""
     enable_auto_commit: bool = _OFFSETS.option(True, BOOLEAN)
     """Whether the offsets behind finished records are committed every auto_commit_interval_ms, when
     partitions are revoked, and at the end. A record in hand is never committed."""

@@ -90,6 +90,7 @@ class Membership:
         self._member: GroupMember | None = None
         self._is_classic = config.group_protocol == "classic"
         self._wanted = asyncio.Event()
+        self._look = asyncio.Event()
         self._losing: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -109,8 +110,7 @@ class Membership:
     def resubscribe(self, subscription: Subscription) -> None:
         """Use another subscription from now on."""
         self._subscription = subscription
-        if self._member is not None:
-            self._member.request_rejoin("the subscription has changed")
+        self._look.set()
 
     async def run(self, subscription: Subscription, commits: Commits) -> None:
         """Be in the group, until cancelled; then it is left. Raises what ends a member."""
@@ -137,7 +137,7 @@ class Membership:
         """Be a member until the application takes too long."""
         if not self._is_classic:
             try:
-                return await self._stay(self._heartbeat_member())
+                return await self._stay(self._heartbeat_member(), _never)
             except (UnsupportedVersionError, BrokerError) as error:
                 fits = isinstance(error, UnsupportedVersionError) or error.code in _CLASSIC_ONLY
                 if self._config.group_protocol == "consumer" or not fits:
@@ -162,8 +162,7 @@ class Membership:
             group_instance_id=config.group_instance_id,
         )
         member = Member(self._connection, protocol, options, self._gate, self._clock)
-        self._match(await self._cluster.list_topics(self._subscribed.names))
-        await self._stay(member, self._watch_topics(member, protocol))
+        await self._stay(member, protocol.topics_changed)
 
     def _heartbeat_member(self) -> HeartbeatMember:
         config = self._config
@@ -183,11 +182,15 @@ class Membership:
             self,
         )
 
-    async def _stay(self, member: GroupMember, *work: Any) -> None:
+    async def _stay(
+        self, member: GroupMember, topics_changed: Callable[[], Awaitable[bool]]
+    ) -> None:
         """Run the member until it must leave. Raises what ends it."""
+        await self._learn_topics()
         self._member = member
         expiry = asyncio.create_task(self._polls.expired(), name="kafkaclient-poll-interval")
-        tasks = [asyncio.ensure_future(each) for each in (member.run(), *work)]
+        work = (member.run(), self._watch_topics(member, topics_changed))
+        tasks = [asyncio.ensure_future(each) for each in work]
         try:
             await asyncio.wait({expiry, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
@@ -217,11 +220,16 @@ class Membership:
         assert self._subscription is not None
         return self._subscription
 
+    @property
+    def _matches(self) -> bool:
+        """Whether this client matches the pattern of the subscription."""
+        return self._is_classic and self._subscribed.pattern is not None
+
     def _topics(self) -> Collection[str]:
         return self._subscribed.topics
 
     async def _counts(self, topics: Collection[str]) -> dict[str, int]:
-        found = await self._cluster.list_topics(topics)
+        found = await self._cluster.list_topics(topics, skip_denied=True)
         return {name: len(listing.partitions) for name, listing in found.items()}
 
     async def _topic_names(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
@@ -232,34 +240,51 @@ class Membership:
             known |= {listing.topic_id: name for name, listing in listed.items()}
         return {topic_id: known[topic_id] for topic_id in ids if topic_id in known}
 
-    def _match(self, found: Mapping[str, object]) -> bool:
-        if missing := (self._subscribed.names or frozenset()) - found.keys():
+    async def _learn_topics(self) -> bool:
+        """Look for the topics of the subscription. Whether other ones match its pattern now."""
+        subscribed, group_id = self._subscribed, self._connection.group_id
+        while True:
+            try:
+                found = await self._cluster.list_topics(subscribed.names)
+                break
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                _log.warning("group %s: its topics are not known yet: %s", group_id, error)
+        if missing := (subscribed.names or frozenset()) - found.keys():
             _log.warning(
                 "group %s subscribes to topics that do not exist: %s. They are consumed once they "
                 "are created",
-                *(self._connection.group_id, ", ".join(sorted(missing))),
+                *(group_id, ", ".join(sorted(missing))),
             )
-        return self._subscribed.match(found)
+        counts = {name: len(listing.partitions) for name, listing in found.items()}
+        return subscribed.learn(counts, match=self._is_classic)
 
-    async def _watch_topics(self, member: Member, protocol: ClassicProtocol) -> None:
-        """Join again when other topics match the pattern, and as the leader when topics of the
-        group have other partitions than at the last assignment."""
+    async def _watch_topics(
+        self, member: GroupMember, topics_changed: Callable[[], Awaitable[bool]]
+    ) -> None:
+        """Join again when the subscription has changed, when other topics match its pattern, and as
+        the leader when topics of the group have other partitions than at the last assignment."""
         longest_s = self._config.metadata_max_age_ms / 1000
         pause_s = min(_FIRST_LOOK_S, longest_s)
         while True:
-            await asyncio.sleep(pause_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._look.wait()
             pause_s = min(2 * pause_s, longest_s)
             try:
-                if self._subscribed.pattern is not None and self._match(
-                    await self._cluster.list_topics(None)
-                ):
+                if self._look.is_set():
+                    self._look.clear()
+                    await self._learn_topics()
+                    member.request_rejoin("the subscription has changed")
+                elif self._matches and await self._learn_topics():
                     member.request_rejoin("other topics match the pattern")
-                known = protocol.group_counts
-                topics = protocol.group_topics
-                if topics and await self._counts(topics) != known:
+                if await topics_changed():
                     member.request_rejoin("topics of the group have other partitions")
                     pause_s = min(_FIRST_LOOK_S, longest_s)
             except KafkaError as error:
+                if not error.retriable:
+                    raise
                 _log.info("the topics of the group could not be looked at: %s", error)
 
     # --- partitions -----------------------------------------------------------------------------
@@ -271,7 +296,7 @@ class Membership:
         if self._is_closing:
             return
         _log.info("group %s: %s added", self._connection.group_id, _listed(partitions))
-        self._partitions.add(partitions)
+        self._partitions.add(partitions, self._subscribed.is_new)
         await self._tell(self._listener.on_assigned, partitions)
         self._partitions.start(partitions)
 
@@ -320,6 +345,10 @@ class Membership:
 def _listed(partitions: Set[TopicPartition]) -> str:
     shown = ", ".join(map(str, sorted(partitions)[:10]))
     return f"{len(partitions)} partitions ({shown}{', ...' if len(partitions) > 10 else ''})"
+
+
+async def _never() -> bool:
+    return False
 
 
 async def _cancelled(*tasks: asyncio.Future[Any]) -> None:

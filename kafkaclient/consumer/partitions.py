@@ -38,6 +38,8 @@ class Partition:
         self.topic_partition = topic_partition
         self.state = PartitionState.ADDED
         self.paused = False
+        self.is_new = False
+        """Whether it was created while the consumer was in its group."""
         self.ignores_commits = False
         """While STARTING: whether to begin where ``auto.offset.reset`` says."""
         self.committed: int | None = None
@@ -134,10 +136,15 @@ class Partitions:
 
     # --- transitions ------------------------------------------------------------------------------
 
-    def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions were assigned."""
+    def add(
+        self,
+        partitions: Iterable[TopicPartition],
+        is_new: Callable[[TopicPartition], bool] = lambda _: False,
+    ) -> None:
+        """Partitions were assigned; ``is_new``: see :meth:`.Subscription.is_new`."""
         for where in partitions:
-            self._all[where] = Partition(where, self._finished.set)
+            partition = self._all[where] = Partition(where, self._finished.set)
+            partition.is_new = is_new(where)
 
     def start(self, partitions: Iterable[TopicPartition]) -> None:
         """Each begins when its position is known, unless it was sought."""

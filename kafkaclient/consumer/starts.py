@@ -90,15 +90,21 @@ class Starts:
             else:
                 each.committed = offset
                 partitions.begin(each, offset)
-        if without:
-            found = await self._reset_offsets([each.topic_partition for each in without])
-            for each in without:
-                partitions.begin(each, found[each.topic_partition])
+        policy = self._config.auto_offset_reset
+        new = [each for each in without if each.is_new and policy != "none"]
+        old = [each for each in without if each not in new]
+        for group, at in ((new, "earliest"), (old, policy)):
+            if group:
+                found = await self._reset_offsets([each.topic_partition for each in group], at)
+                for each in group:
+                    partitions.begin(each, found[each.topic_partition])
 
-    async def _reset_offsets(self, where: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where ``auto.offset.reset`` says."""
+    async def _reset_offsets(
+        self, where: list[TopicPartition], policy: str
+    ) -> dict[TopicPartition, int]:
+        """Where ``policy`` (``auto.offset.reset``) says."""
         await self._cluster.find(where)
-        policy, age_s = self._config.auto_offset_reset, self._config.reset_age_s
+        age_s = None if policy == "earliest" else self._config.reset_age_s
         if policy == "none":
             error = NoOffsetError(
                 f"{where[0]}: group {self._config.group_id!r} has no offset, and auto.offset.reset "

@@ -9,7 +9,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.topic_names import check_topic_name, several
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Set
+    from collections.abc import Awaitable, Iterable, Mapping, Set
 
     from kafkaclient.types import TopicPartition
 
@@ -41,6 +41,8 @@ class Subscription:
         self.topics = frozenset(several(topics, "topics"))
         """The names, also those that match the pattern, as far as this client matches it."""
         self.pattern = pattern
+        self._first_counts: Mapping[str, int] | None = None
+        """The topics' numbers of partitions when the consumer joined with this subscription."""
         if bool(self.topics) == (pattern is not None):
             raise ConfigError("subscribe to topics, or to a pattern")
         for topic in self.topics:
@@ -51,9 +53,12 @@ class Subscription:
         """The topics to look for in the metadata; None: all of them."""
         return self.topics if self.pattern is None else None
 
-    def match(self, names: Iterable[str]) -> bool:
-        """Match the pattern. Whether other topics match it now than before."""
-        if self.pattern is None:
+    def learn(self, counts: Mapping[str, int], *, match: bool) -> bool:
+        """Topics and their numbers of partitions. Whether other topics match the pattern now, if
+        this client is to ``match`` it."""
+        if self._first_counts is None:
+            self._first_counts = counts
+        if self.pattern is None or not match:
             return False
         try:
             matches = re.compile(self.pattern).fullmatch
@@ -61,5 +66,10 @@ class Subscription:
             raise ConfigError(
                 f"pattern={self.pattern!r} is not a regular expression: {error}"
             ) from error
-        before, self.topics = self.topics, frozenset(name for name in names if matches(name))
+        before, self.topics = self.topics, frozenset(name for name in counts if matches(name))
         return before != self.topics
+
+    def is_new(self, partition: TopicPartition) -> bool:
+        """Whether the partition was created after the consumer had joined."""
+        topic, number = partition
+        return self._first_counts is not None and number >= self._first_counts.get(topic, 0)

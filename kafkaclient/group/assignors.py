@@ -1,6 +1,7 @@
 """The assignors of classic consumer groups. Pure.
 
 Each assigns every partition of the members' topics to one member that subscribes to the topic.
+Members are served in the order of the mapping.
 Their names, and the user data of the sticky ones, are those of Java's assignors, so that Java's
 members, and others that have these assignors, can be in the same group.
 """
@@ -41,9 +42,8 @@ def assign_range(members: Members, counts: Mapping[str, int]) -> Assignment:
     """Each topic on its own: consecutive partitions, the first members get one more (Java:
     ``RangeAssignor``)."""
     found: Assignment = {name: set() for name in members}
-    names = sorted(members)
     for topic, count in counts.items():
-        takers = [name for name in names if topic in members[name].topics]
+        takers = [name for name in members if topic in members[name].topics]
         begin = 0
         for index, name in enumerate(takers):
             share, rest = divmod(count, len(takers))
@@ -57,7 +57,7 @@ def assign_round_robin(members: Members, counts: Mapping[str, int]) -> Assignmen
     """All partitions in turn, to the next member that subscribes to the topic (Java:
     ``RoundRobinAssignor``)."""
     found: Assignment = {name: set() for name in members}
-    turns = cycle(sorted(members))
+    turns = cycle(members)
     subscribed = {topic for member in members.values() for topic in member.topics}
     for topic in sorted(subscribed & counts.keys()):
         for number in range(counts[topic]):
@@ -69,7 +69,7 @@ def assign_round_robin(members: Members, counts: Mapping[str, int]) -> Assignmen
 def assign_sticky(members: Members, counts: Mapping[str, int]) -> Assignment:
     """As balanced as the subscriptions allow, and then as little movement as possible (Java:
     ``AbstractStickyAssignor``). ``owned`` of the members must not overlap."""
-    takers = {topic: [n for n in sorted(members) if topic in members[n].topics] for topic in counts}
+    takers = {topic: [n for n in members if topic in members[n].topics] for topic in counts}
     partitions = [
         TopicPartition(topic, number)
         for topic in sorted(counts, key=lambda topic: (len(takers[topic]), topic))

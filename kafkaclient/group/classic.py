@@ -52,7 +52,7 @@ class ClassicProtocol:
     any other assignor, all partitions are given up before each rebalance, as in Java.
 
     ``topics`` returns the member's topics; ``counts`` fetches the numbers of partitions of topics,
-    without those that do not exist.
+    without those that do not exist, or that this client may not describe.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class ClassicProtocol:
         self._claims = Claims()
         self._last: frozenset[TopicPartition] = frozenset()
         """The last assignment, also after it was given up."""
-        self.group_topics: Collection[str] = ()
+        self._group_topics: Set[str] = frozenset()
         """On the leader: all members' topics."""
-        self.group_counts: Mapping[str, int] = {}
+        self._group_counts: Mapping[str, int] = {}
         """On the leader: the topics' numbers of partitions, as of the last assignment."""
 
     def subscriptions(self) -> Mapping[str, bytes]:
@@ -92,8 +92,14 @@ class ClassicProtocol:
 
     async def assign(self, assignor: str, members: Mapping[str, bytes]) -> Mapping[str, bytes]:
         told = {member: _subscription(member, data) for member, data in members.items()}
-        self.group_topics = {topic for each in told.values() for topic in each.topics}
-        self.group_counts = await self._counts(self.group_topics)
+        self._group_topics = {topic for each in told.values() for topic in each.topics}
+        self._group_counts = await self._counts(self._group_topics)
+        if missing := self._group_topics - self._group_counts.keys():
+            _log.warning(
+                "no member gets partitions of %s: each topic does not exist, or this member, which "
+                "leads the group, may not describe it",
+                ", ".join(sorted(missing)),
+            )
         claims = {
             name: sticky_owned(each.user_data)
             if assignor == STICKY
@@ -104,7 +110,7 @@ class ClassicProtocol:
         known = {
             name: AssignedMember(each.topics, owned.get(name, ())) for name, each in told.items()
         }
-        found = ASSIGNORS[assignor](known, self.group_counts)
+        found = ASSIGNORS[assignor](known, self._group_counts)
         if assignor == COOPERATIVE_STICKY:
             ownership = Ownership.of(told)
             for name, partitions in found.items():
@@ -114,9 +120,15 @@ class ClassicProtocol:
             for name, partitions in found.items()
         }
 
+    async def topics_changed(self) -> bool:
+        """On the leader: whether topics of the group have other partitions than at the last
+        assignment."""
+        topics = self._group_topics
+        return bool(topics) and await self._counts(topics) != self._group_counts
+
     async def assigned(self, assignment: bytes, generation: Generation) -> bool:
         if not generation.is_leader:
-            self.group_topics, self.group_counts = (), {}
+            self._group_topics, self._group_counts = frozenset(), {}
         new = frozenset(assignment_in(assignment).partitions)
         before = frozenset(self._claims.owned)
         joins_again = self._claims.take(new, generation.generation_id)

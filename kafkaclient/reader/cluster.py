@@ -120,8 +120,14 @@ class ReaderCluster:
                     f"{tp}: the topic has {view.partition_count} partitions"
                 )
 
-    async def list_topics(self, names: Iterable[str] | None) -> dict[str, TopicListing]:
-        """See :meth:`.Reader.list_topics`."""
+    async def list_topics(
+        self, names: Iterable[str] | None, *, skip_denied: bool = False
+    ) -> dict[str, TopicListing]:
+        """See :meth:`.Reader.list_topics`. ``skip_denied``: leave out topics that this client may
+        not describe."""
+        skipped = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        if skip_denied:
+            skipped.add(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         deadline = self.now() + self.config.max_block_ms / 1000
         wanted = None if names is None else tuple(dict.fromkeys(names))
         call = MetadataCall(wanted, allow_auto_topic_creation=False)
@@ -133,15 +139,11 @@ class ReaderCluster:
                 raise problem
             found = {}
             for topic in result.topics:
-                if topic.error_code not in (
-                    0,
-                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    ErrorCode.LEADER_NOT_AVAILABLE,
-                ):
+                if topic.error_code in skipped:
+                    continue
+                if topic.error_code not in (0, ErrorCode.LEADER_NOT_AVAILABLE):
                     raise topic_error(topic.name, topic.error_code, _RIGHT)
-                if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and (
-                    names is not None or not topic.is_internal
-                ):
+                if names is not None or not topic.is_internal:
                     numbers = range(len(topic.partitions))
                     found[topic.name] = TopicListing(
                         topic.topic_id, tuple(TopicPartition(topic.name, n) for n in numbers)

@@ -47,7 +47,9 @@ class JoinedGroup(NamedTuple):
     leader: str
     member_id: str
     members: Mapping[str, bytes]
-    """For the leader: member id -> metadata. Empty for the others."""
+    """For the leader: member id -> metadata, in the order in which assignors serve the members:
+    static members by their instance id, then the others by their id (Java: ``MemberInfo``). Empty
+    for the others."""
     skip_assignment: bool
     """For a static leader that came back: the group keeps its assignment (KIP-814)."""
     throttle_ms: int = 0
@@ -99,13 +101,20 @@ class JoinGroupCall(CodecCall[JoinedGroup], api_key=ApiKey.JOIN_GROUP, versions=
         }
 
     def _result(self, message: Any) -> JoinedGroup:
+        members = sorted(
+            message.members,
+            key=lambda each: (
+                each.group_instance_id is None,
+                each.group_instance_id or each.member_id,
+            ),
+        )
         return JoinedGroup(
             message.error_code,
             message.generation_id,
             message.protocol_name or "",
             message.leader,
             message.member_id,
-            {each.member_id: bytes(each.metadata) for each in message.members},
+            {each.member_id: bytes(each.metadata) for each in members},
             bool(message.skip_assignment),
             message.throttle_time_ms or 0,
         )

@@ -9,7 +9,7 @@ import pytest
 
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.consumer import RebalanceListener
-from kafkaclient.errors import BrokerError, ConfigError, ConsumerStateError
+from kafkaclient.errors import AuthorizationError, BrokerError, ConfigError, ConsumerStateError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Set
 
     from kafkaclient.consumer import Consumer
-    from kafkaclient.testing.fake import FakeCluster
+    from kafkaclient.testing.fake import FakeCluster, Request
     from tests.consumer.conftest import Tools
 
 P = [TopicPartition("t", number) for number in range(4)]
@@ -69,7 +69,7 @@ class Loop:
 
 def group(tools: Tools, fake: FakeCluster, **options: Any) -> Any:
     return tools.consumer(
-        fake, group_id="g", topics=["t"], **{"group_protocol": "classic", **options}
+        fake, **{"group_id": "g", "topics": ["t"], "group_protocol": "classic", **options}
     )
 
 
@@ -249,6 +249,78 @@ async def test_new_partitions_and_topics_are_found(
         await tools.until(lambda: len(a.assignment) == 4)
         a.subscribe(["t"])
         loop.task.cancel()
+
+
+@INCREMENTAL
+@virtual_time
+async def test_what_is_created_meanwhile_is_consumed_from_its_beginning(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
+    """Also with ``latest``: all of its records are newer than the subscription."""
+    tools.fill(fake, 0, 5)
+    topics = ["t", "late"]
+    async with group(
+        tools, fake, auto_offset_reset="latest", metadata_max_age_ms=5_000, **how, topics=topics
+    ) as a:
+        loop = Loop(a)
+        await tools.until(lambda: a.assignment == set(P) and a.position(P[0]) is not None)
+        fake.add_partitions("t", 5)
+        tools.fill(fake, 4, 3)
+        fake.create_topic("late", 1)
+        tools.fill(fake, 0, 2, "late")
+        await tools.until(lambda: len(loop.seen) == 5)
+        assert sorted(loop.seen) == [(0, 0), (0, 1), (4, 0), (4, 1), (4, 2)]
+        loop.task.cancel()
+
+
+@INCREMENTAL
+@virtual_time
+async def test_another_subscription(fake: FakeCluster, tools: Tools, how: dict[str, Any]) -> None:
+    fake.create_topic("other", 1)
+    tools.fill(fake, 0, 5, "other")
+    async with group(tools, fake, auto_offset_reset="latest", **how) as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(a.assignment) == 4)
+        a.subscribe(pattern="o.*")
+        other = TopicPartition("other", 0)
+        await tools.until(lambda: a.assignment == {other} and a.position(other) == 5, 5)
+        assert not loop.seen, "its records are older than the subscription"
+        loop.task.cancel()
+
+
+@virtual_time
+async def test_a_leader_that_may_not_describe_the_topics_of_others(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    fake.create_topic("secret", 1)
+    async with group(tools, fake, client_id="a") as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(a.assignment) == 4)
+        numbers = [{"partition_index": number} for number in range(4)]
+        answers = [
+            {"name": "secret", "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED},
+            {"name": "t", "error_code": 0, "partitions": numbers},
+        ]
+
+        def deny(request: Request) -> dict[str, Any] | None:
+            names = {each.name for each in request.message.topics or ()}
+            if "secret" not in names or request.client_id != "a":
+                return None
+            return {
+                "brokers": [{"node_id": n, "host": f"fake-{n}", "port": 9092} for n in range(2)],
+                "cluster_id": fake._state.cluster_id,
+                "topics": [each for each in answers if each["name"] in names],
+            }
+
+        fake.control(ApiKey.METADATA, deny, keep=True)
+        async with group(tools, fake, topics=["secret"], client_id="b") as b:
+            await tools.until(lambda: len(fake.requests_of(ApiKey.JOIN_GROUP)) >= 4)
+            await asyncio.sleep(2)
+            assert (len(a.assignment), len(b.assignment)) == (4, 0)
+            assert not loop.task.done()
+        a.subscribe(["secret"])
+        with pytest.raises(AuthorizationError, match="secret"):
+            await loop.task
 
 
 @INCREMENTAL

@@ -80,6 +80,15 @@ def test_the_answer_to_a_join(version: int) -> None:
     assert answer == JoinedGroup(0, 3, "range", "m", "m", {"m": b"x"}, version >= 9)
 
 
+def test_a_leader_serves_static_members_first() -> None:
+    members = [
+        {"member_id": name, "group_instance_id": instance, "metadata": b""}
+        for name, instance in [("a", None), ("z-1", "z"), ("b", None), ("y-2", "y")]
+    ]
+    answer = JOIN.decode(9, encode_response(11, 9, 1, members=members)[8:])
+    assert list(answer.members) == ["y-2", "z-1", "a", "b"]
+
+
 def test_the_answers_to_the_others() -> None:
     sync = encode_response(14, 5, 1, error_code=27, assignment=b"a")[8:]
     assert CALLS[1].decode(5, sync) == SyncedGroup(27, b"a")

@@ -190,24 +190,18 @@ class Admission:
             await self._wait_new_partition(buffer, record.partition, deadline)
             refreshed = True
 
-    async def wait_exclusive(
-        self,
-        topic: str,
-        room: int,
-        call: WaitingCall | None = None,
-        record: Record | None = None,
-    ) -> WaitingCall:
+    async def wait_turn(self, send: WaitingCall) -> None:
+        """Wait until the call may append, for at most ``max_block`` seconds."""
+        guard = self.new_guard()
+        await self._wait_admitted(send, self._deadline())
+        guard()
+
+    async def wait_exclusive(self, topic: str, room: int) -> WaitingCall:
         """Wait until many records may be appended, with ``room`` bytes of buffer space; at most
-        ``max_block`` seconds. The caller must call :meth:`PendingSends.end`. ``record``: see
-        :meth:`PendingSends.wait_for_partition`; ``call`` ends."""
-        guard, buffer = self.new_guard(), self._accumulator.topic(topic)
-        if record is None:
-            send = self.pending_sends.join_exclusive(buffer, room)
-        else:
-            send = self.pending_sends.wait_for_partition(buffer, call, room, record)
+        ``max_block`` seconds. The caller must call :meth:`PendingSends.end`."""
+        send = self.pending_sends.join_exclusive(self._accumulator.topic(topic), room)
         try:
-            await self._wait_admitted(send, self._deadline())
-            guard()
+            await self.wait_turn(send)
         except BaseException:
             self.pending_sends.end(send)
             raise
@@ -220,10 +214,8 @@ class Admission:
     async def wait_for_more(self, send: WaitingCall, room: int) -> None:
         """Wait for ``room`` more bytes within ``max_block``. Other waiters of the topic wait for
         this caller meanwhile."""
-        guard = self.new_guard()
         self.pending_sends.wait_for_more(send, room)
-        await self._wait_admitted(send, self._deadline())
-        guard()
+        await self.wait_turn(send)
 
     async def wait_new_partition(self, topic: str, partition: int | None) -> int:
         """Fetch metadata once more if the partition is not known; returns the partition count.

@@ -64,6 +64,7 @@ async def send_columns(bulk: BulkSend, data: object) -> None:
                 await bulk.check(rows, number + start)
             for _, rows in _pieces(chunk, number, bulk.shared):
                 await bulk.append_rows(rows)
+            await bulk.finish()  # no further chunk is read while rows of this one wait
             number += len(chunk)
     except KafkaError as error:
         raise bulk.broken_off(error) from error

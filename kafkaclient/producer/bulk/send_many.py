@@ -3,17 +3,19 @@
 A slice has up to 512 records. From the first record of a slice to the last, no other caller appends
 to the topic, not even while the call waits for metadata or buffer space, or lets other tasks run,
 which it does about every millisecond. :meth:`Rows.pour` fills the open batches; a record that needs
-a new or a larger batch is appended as ``send`` does. If the call breaks off half way,
-:meth:`BulkSend.broken_off` adds to the error how many records were handed over.
+a new or a larger batch is appended as ``send`` does. Rows whose broker takes nothing are set aside,
+and the rows for others pass them. If the call breaks off half way, :meth:`BulkSend.broken_off` adds
+to the error how many records were handed over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from contextlib import nullcontext
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import InvalidRecordError, KafkaError
@@ -48,7 +50,17 @@ _SLICE_S = 0.001  # seconds of work after which other tasks of the event loop ru
 _ROWS_AT_ONCE = 512  # records appended between two readings of the clock
 _ITEMS_AT_ONCE = 8192  # items copied between two readings of the clock
 _BUFFER_FRACTION = 8  # a call waits for at most 1/8 of buffer.memory at a time
+_PATIENCE_S = 0.1  # rows that wait for longer for their own broker are set aside
 _MAX_PARTITIONS = 2**31
+
+
+class SetAside(NamedTuple):
+    """Rows of a call that wait for one broker, oldest first, and ``send``, their place in its
+    queue. ``turn`` waits for it."""
+
+    rows: deque[tuple[Rows, int]]
+    send: WaitingCall
+    turn: asyncio.Task[None]
 
 
 class BulkSend:
@@ -84,6 +96,9 @@ class BulkSend:
         self._yield_at = core.now() + _SLICE_S
         self._pending: WaitingCall | None = None
         """Keeps other callers from appending to the topic, to the end of a slice."""
+        self._aside: dict[int, SetAside] = {}
+        """By place, the rows that the others pass."""
+        self._aside_tasks = set[asyncio.Task[None]]()
         self._refreshed = False
         """Whether the call has waited for the topic's latest partition count."""
 
@@ -94,6 +109,11 @@ class BulkSend:
             await sending
         finally:
             self._end_slice()
+            for task in self._aside_tasks:
+                task.cancel()
+            await asyncio.gather(*self._aside_tasks, return_exceptions=True)
+            for place in list(self._aside):  # a task that never began has not ended it
+                self._end_aside(place)
         return self.delivery
 
     async def wait_for_partitions(self) -> None:
@@ -157,8 +177,20 @@ class BulkSend:
         while at < total:
             at = await self._append_slice(rows, at, min(at + _ROWS_AT_ONCE, total))
             self._end_slice()
+            self._raise_failed()
             if at < total:  # else there is nothing left that a stop could refuse
                 await self.yield_if_due()
+
+    async def finish(self) -> None:
+        """Wait until the rows that were set aside are appended, too."""
+        while self._aside_tasks:
+            await asyncio.wait(self._aside_tasks, return_when=asyncio.FIRST_COMPLETED)
+            self._raise_failed()
+
+    def _raise_failed(self) -> None:
+        for task in [task for task in self._aside_tasks if task.done()]:
+            self._aside_tasks.remove(task)
+            task.result()
 
     def _end_slice(self) -> None:
         """Let other callers append."""
@@ -172,7 +204,8 @@ class BulkSend:
                 await self._wait_for_space(self._record(rows, at))
             first, at = at, self._append(rows, at, stop)
             if at == first:
-                await self._wait_to_append(self._record(rows, at))
+                if self._joins_aside(rows, at) or await self._wait_to_append(rows, at):
+                    at += 1
             elif self._pending is None and self._core.now() >= self._yield_at:
                 self._pending = self._core.admission.join_exclusive(self._topic)
                 await self.yield_if_due()
@@ -186,7 +219,7 @@ class BulkSend:
             while at < stop:
                 if pending is None or not pending.is_overtaking:
                     at = self._pour(rows, at, stop)
-                if at == stop or not self._append_one(rows, at, force=force):
+                if at == stop or not self._append_one(rows, at, pending, force=force):
                     break
                 at, force = at + 1, False
                 if self._pending is None:
@@ -201,14 +234,15 @@ class BulkSend:
         finally:
             self.delivery.add(runs)
 
-    def _append_one(self, rows: Rows, at: int, *, force: bool) -> bool:
+    def _append_one(self, rows: Rows, at: int, call: WaitingCall | None, *, force: bool) -> bool:
         """Append one record as ``send`` does. That gives the batch an append slot, which
-        :meth:`_pour` fills. Returns False if the record has to wait. ``force``: append even if the
-        record takes more buffer space than is charged."""
+        :meth:`_pour` fills. Returns False if the record has to wait. ``call``: whose turn it is, if
+        it has waited. ``force``: append even if the record takes more buffer space than is
+        charged."""
         delivery = self._core.admission.append(
             self._topic,
             self._record(rows, at),
-            self._pending,
+            call,
             force=force,
             refreshed=self._refreshed,
         )
@@ -221,17 +255,69 @@ class BulkSend:
         raw = RawRecord(self._topic, *rows.record(at))
         return record_of_bytes(self._core.config, self._core.wall_clock, raw)
 
-    async def _wait_to_append(self, record: Record) -> None:
+    async def _wait_to_append(self, rows: Rows, at: int) -> bool:
         """Wait until the record can be appended: its partition is not known, or there is no buffer
-        space."""
+        space. Returns True if it was set aside."""
+        record = self._record(rows, at)
         buffer, refreshed = self._core.accumulator.topic(self._topic), self._refreshed
         if self._core.admission.must_wait_for_partition(
             buffer, record.partition, refreshed=refreshed
         ):
             self._end_slice()  # callers that wait for the metadata already go first
             await self._wait_new_partition(record.partition)
-        else:
-            await self._wait_for_space(record)
+            return False
+        turn = await self._wait_for_space(record)
+        if turn is None:
+            return False
+        # Its broker takes nothing.
+        send, self._pending = self._pending, None
+        assert send is not None
+        aside = self._aside[send.queue.place] = SetAside(deque([(rows, at)]), send, turn)
+        self._aside_tasks.add(asyncio.create_task(self._append_aside(aside)))
+        return True
+
+    def _joins_aside(self, rows: Rows, at: int) -> bool:
+        """Whether the record waits behind others that were set aside."""
+        if not self._aside:
+            return False
+        buffer = self._core.accumulator.topic(self._topic)
+        place = self._core.admission.pending_sends.place_of(buffer, self._record(rows, at))
+        aside = self._aside.get(place)
+        if aside is None:
+            return False
+        aside.rows.append((rows, at))
+        return True
+
+    async def _append_aside(self, aside: SetAside) -> None:
+        """Append the rows of one place when its turn comes, also those that join them later."""
+        admission, send = self._core.admission, aside.send
+        buffer = self._core.accumulator.topic(self._topic)
+        try:
+            await aside.turn
+            while aside.rows:
+                rows, at = aside.rows[0]
+                force = send.charge > 0
+                with admission.pending_sends.spend(send) if force else nullcontext():
+                    appended = self._append_one(rows, at, send, force=force)
+                record = self._record(rows, at)
+                if appended:
+                    aside.rows.popleft()
+                    await self.yield_if_due()
+                elif admission.must_wait_for_partition(
+                    buffer, record.partition, refreshed=self._refreshed
+                ):
+                    await self._wait_new_partition(record.partition)
+                else:
+                    self._end_call_deadline()
+                    await admission.wait_for_more(send, self._room_for(record))
+        finally:
+            self._end_aside(send.queue.place)
+
+    def _end_aside(self, place: int) -> None:
+        aside = self._aside.pop(place, None)
+        if aside is not None:
+            aside.turn.cancel()
+            self._core.admission.pending_sends.end(aside.send)
 
     def _end_call_deadline(self) -> None:
         """Once records are appended, each wait of the call has max.block.ms of its own."""
@@ -244,23 +330,42 @@ class BulkSend:
         self._refreshed = True
         return count
 
-    async def _wait_for_space(self, record: Record) -> None:
-        admission = self._core.admission
+    def _room_for(self, record: Record) -> int:
+        """How many bytes to wait for."""
         # Not more than half of what is free: a broker that takes nothing may hold the rest.
         free = self._core.accumulator.buffer_pool.available
-        room = max(min(self._room, free // 2), record.upper_bound)
+        return max(min(self._room, free // 2), record.upper_bound)
+
+    async def _wait_for_space(self, record: Record) -> asyncio.Task[None] | None:
+        """Wait for the turn of ``_pending``. Returns what waits for it if it waits long for its own
+        broker."""
+        admission, room = self._core.admission, self._room_for(record)
         sends, buffer = admission.pending_sends, self._core.accumulator.topic(self._topic)
         self._end_call_deadline()
         if not admission.is_known(self._topic) and self._pending is None:
             self._pending = await admission.wait_exclusive(self._topic, room)
-        elif self._pending is not None and not (
+            return None
+        if self._pending is not None and not (
             sends.has_others(buffer, record, self._pending)
             or (self._pending.queue.place == EVERY and sends.is_limited(buffer, record, room))
         ):
-            await admission.wait_for_more(self._pending, room)
+            sends.wait_for_more(self._pending, room)
         else:  # it waits for its own partition: other callers append to the others meanwhile
-            call, self._pending = self._pending, None
-            self._pending = await admission.wait_exclusive(self._topic, room, call, record)
+            self._pending = sends.wait_for_partition(buffer, self._pending, room, record)
+        if self._pending.may_append:
+            return None
+        turn = asyncio.create_task(admission.wait_turn(self._pending))
+        turn.add_done_callback(_retrieved)
+        patience = None if self._pending.queue.place == EVERY else _PATIENCE_S
+        try:
+            await asyncio.wait([turn], timeout=patience)
+        except asyncio.CancelledError:
+            turn.cancel()
+            raise
+        if not turn.done():
+            return turn
+        turn.result()
+        return None
 
     async def yield_if_due(self) -> None:
         """Let other tasks run, if this call has worked for a millisecond."""
@@ -304,6 +409,7 @@ async def send_values(bulk: BulkSend, values: Any, columns: Mapping[str, Any]) -
     await bulk.check(rows)
     try:
         await bulk.append_rows(rows)
+        await bulk.finish()
     except KafkaError as error:
         raise bulk.broken_off(error) from error
 
@@ -316,6 +422,12 @@ async def _copied(bulk: BulkSend, items: Iterable[Any], what: str) -> list[Any]:
         copied += part
         await bulk.yield_if_due()
     return copied
+
+
+def _retrieved(task: asyncio.Task[None]) -> None:
+    """Nobody may await the task any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _as_bytes(item: Any) -> Any:

@@ -1,0 +1,179 @@
+"""Rows of ``send_many`` and ``send_arrow`` whose broker takes nothing: the others pass them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from random import Random
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from kafkaclient.errors import BufferFullError, ProducerClosedError
+from kafkaclient.testing import FakeCluster
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.types import RecordMetadata
+
+if TYPE_CHECKING:
+    from kafkaclient import BulkDelivery, Producer
+    from tests.producer.support import StartProducer
+
+OPTIONS = {"buffer_memory": 400_000, "max_block_ms": 600_000, "metadata_max_age_ms": 1000}
+KEYS = [f"key {n}".encode() for n in range(40)]
+
+
+def cluster() -> FakeCluster:
+    """Partition n, and n + 3, is led by broker n."""
+    fake = FakeCluster(brokers=3)
+    fake.create_topic("t", 6)
+    return fake
+
+
+async def warm(producer: Producer) -> None:
+    for partition in range(6):
+        await producer.send_and_wait("t", b"", partition=partition)
+
+
+async def send_all(producer: Producer, rows: list[tuple[bytes, bytes]], way: str) -> BulkDelivery:
+    keys, values = [key for key, _ in rows], [value for _, value in rows]
+    if way == "arrow":
+        return await producer.send_arrow("t", pa.table({"key": keys, "value": values}))
+    return await producer.send_many("t", values, keys=keys)
+
+
+def written(fake: FakeCluster) -> dict[int, list[tuple[bytes, bytes]]]:
+    """The keyed records by partition."""
+    found = {}
+    for partition in range(6):
+        records = fake.log("t", partition)
+        found[partition] = [(r.key, r.value) for r in records if r.key is not None]
+    return found
+
+
+def rows_of(number: int, count: int, size: int) -> list[tuple[bytes, bytes]]:
+    """Rows of the call ``number`` with keys at random; their values count up."""
+    draw = Random(number)
+    return [
+        (draw.choice(KEYS), f"{number:03} {n:05}".encode().ljust(size, b".")) for n in range(count)
+    ]
+
+
+def assert_in_order(fake: FakeCluster, calls: list[list[tuple[bytes, bytes]]]) -> None:
+    """Each key has its rows once, in the order of the calls, and of the rows in a call."""
+    expected, found = defaultdict(list), defaultdict(list)
+    numbers = {rows[0][1][:3] for rows in calls}
+    for call in calls:
+        for key, value in call:
+            expected[key].append(value)
+    for records in written(fake).values():
+        for key, value in records:
+            if value[:3] in numbers:
+                found[key].append(value)
+    assert found == expected
+
+
+@pytest.mark.parametrize("way", ["many", "arrow"])
+@pytest.mark.parametrize("size", [50, 1500])
+@virtual_time
+async def test_rows_for_brokers_that_are_well_are_delivered_meanwhile(
+    producing: StartProducer, way: str, size: int
+) -> None:
+    fake = cluster()
+    async with producing(fake, **OPTIONS) as producer:
+        await warm(producer)
+        fake.stall_broker(0)
+        calls = [rows_of(number, 1_200_000 // 8 // size, size) for number in range(8)]
+        sends = [asyncio.create_task(send_all(producer, rows, way)) for rows in calls]
+        await asyncio.sleep(5)
+        there = written(fake)
+        well = sum(len(there[partition]) for partition in (1, 2, 4, 5))
+        fake.resume_broker(0)
+        deliveries = await asyncio.wait_for(asyncio.gather(*sends), 60)
+        outcomes = [await delivery for delivery in deliveries]
+        assert [outcome.records for outcome in outcomes] == [len(rows) for rows in calls]
+        there = written(fake)
+        assert well == sum(len(there[partition]) for partition in (1, 2, 4, 5))
+        assert sum(len(there[partition]) for partition in (0, 3)) > 100_000 // size
+        for rows in calls:  # the calls wait at the same time: only the order in each is promised
+            assert_in_order(fake, [rows])
+
+
+@virtual_time
+async def test_other_ways_of_sending_keep_their_order_with_rows_that_were_set_aside(
+    producing: StartProducer,
+) -> None:
+    fake = cluster()
+    async with producing(fake, **OPTIONS) as producer:
+        await warm(producer)
+        fake.stall_broker(0)
+        calls = [rows_of(number, 400, 500) for number in range(4)]
+        sends: list[asyncio.Task[object]] = []
+        for number, rows in enumerate(list(calls)):
+            sends.append(asyncio.create_task(send_all(producer, rows, "many")))
+            await asyncio.sleep(0.3)
+            single = rows_of(100 + number, 20, 30)
+            for key, value in single:
+                sends.append(asyncio.create_task(producer.send("t", value, key=key)))
+                await asyncio.sleep(0)
+            calls.append(single)
+        calls.sort(key=lambda rows: (int(rows[0][1][:3]) % 100, rows[0][1]))
+        await asyncio.sleep(3)
+        fake.resume_broker(0)
+        await asyncio.wait_for(asyncio.gather(*sends), 60)
+        await producer.flush()
+        assert_in_order(fake, calls)
+
+
+@virtual_time
+async def test_rows_that_find_no_room_in_time_end_the_call(producing: StartProducer) -> None:
+    fake = cluster()
+    options = OPTIONS | {"max_block_ms": 2000, "delivery_timeout_ms": 600_000}
+    async with producing(fake, **options) as producer:
+        await warm(producer)
+        fake.stall_broker(0)
+        rows = rows_of(1, 4000, 500)
+        with pytest.raises(BufferFullError, match=r"broker 0.*records of the call were") as caught:
+            await asyncio.wait_for(send_all(producer, rows, "many"), 30)
+        delivery = caught.value.delivery
+        assert delivery is not None
+        assert 2500 < delivery.records < 4000
+        fake.resume_broker(0)
+        assert (await asyncio.wait_for(delivery, 30)).records == delivery.records
+        metadata = await producer.send_and_wait("t", b"", partition=0)
+        assert isinstance(metadata, RecordMetadata), "the partition waits for nobody"
+
+
+@pytest.mark.parametrize("after", [0.0, 0.05, 0.1, 0.1001, 0.5, 2.0])
+@virtual_time
+async def test_a_call_that_is_canceled_leaves_nothing_behind(
+    producing: StartProducer, after: float
+) -> None:
+    fake = cluster()
+    async with producing(fake, **OPTIONS) as producer:
+        await warm(producer)
+        fake.stall_broker(0)
+        sending = asyncio.create_task(send_all(producer, rows_of(1, 4000, 500), "many"))
+        await asyncio.sleep(after)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        fake.resume_broker(0)
+        for partition in range(6):
+            await asyncio.wait_for(producer.send_and_wait("t", b"", partition=partition), 10)
+        await producer.flush()
+        assert producer.metrics().producer["waiting-threads"] == 0
+        assert producer.metrics().producer["buffer-available-bytes"] == OPTIONS["buffer_memory"]
+
+
+@virtual_time
+async def test_a_stop_ends_calls_with_rows_set_aside(producing: StartProducer) -> None:
+    fake = cluster()
+    async with producing(fake, **OPTIONS) as producer:
+        await warm(producer)
+        fake.stall_broker(0)
+        sending = asyncio.create_task(send_all(producer, rows_of(1, 4000, 500), "many"))
+        await asyncio.sleep(1)
+        await producer.stop(timeout=1)
+        with pytest.raises(ProducerClosedError, match="records of the call were handed over"):
+            await asyncio.wait_for(sending, 1)

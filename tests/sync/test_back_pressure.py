@@ -14,6 +14,8 @@ from kafkaclient.errors import (
     FlushTimeoutError,
     MetadataTimeoutError,
 )
+from kafkaclient.testing import FakeCluster
+from kafkaclient.wire.murmur2 import partition_for_key
 from tests.sync.support import one_topic, running, stalled, values
 
 if TYPE_CHECKING:
@@ -172,3 +174,26 @@ def test_a_record_whose_time_ends_as_it_is_appended_is_written_once() -> None:
     written = [len(value or b"") for value in values(fake)].count(800)
     assert written == (error is None)
     assert producer.close() == 0
+
+
+def test_rows_of_a_bulk_call_pass_those_for_a_broker_that_takes_nothing() -> None:
+    fake = FakeCluster(2)
+    fake.create_topic("t", 2)
+    with running(fake, buffer_memory=100_000) as producer:
+        for partition in (0, 1):
+            producer.send_and_wait("t", b"0", partition=partition)
+        fake.stall_broker(0)
+        rows = [b"%d" % n for n in range(600)]
+        futures = []
+        sender = threading.Thread(
+            target=lambda: futures.append(producer.send_many("t", [bytes(500)] * 600, keys=rows))
+        )
+        sender.start()
+        deadline = time.monotonic() + 5
+        well = sum(partition_for_key(key, 2) == 1 for key in rows)
+        while len(fake.log("t", 1)) <= well and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(fake.log("t", 1)) == well + 1
+        fake.resume_broker(0)
+        sender.join(10)
+        assert futures[0].result(10).records == 600

@@ -162,14 +162,14 @@ class Admission:
         others_wait = partition in buffer.awaiting_partitions and not refreshed
         return others_wait or partition >= buffer.view.partition_count
 
-    def _deadline(self) -> float:
+    def deadline(self) -> float:
         """When a wait that begins now has to end."""
         return min(self._clock() + self._limit.seconds, CALL_DEADLINE.get(math.inf))
 
     async def wait_and_append(self, topic: str, record: Record | PendingRecord) -> Delivery:
         """Append once the record is serialized, the topic's metadata is known, there is buffer
         space, and all earlier records of the topic are appended; within ``max_block``."""
-        deadline = self._deadline()
+        deadline = self.deadline()
         buffer, guard = self._accumulator.topic(topic), self.new_guard()
         refreshed = False
         while True:
@@ -190,18 +190,25 @@ class Admission:
             await self._wait_new_partition(buffer, record.partition, deadline)
             refreshed = True
 
-    async def wait_turn(self, send: WaitingCall) -> None:
-        """Wait until the call may append, for at most ``max_block`` seconds."""
+    async def wait_turn(self, send: WaitingCall, deadline: float) -> None:
+        """Wait until the call may append, or raise BufferFullError at the deadline."""
         guard = self.new_guard()
-        await self._wait_admitted(send, self._deadline())
+        await self._wait_admitted(send, deadline)
         guard()
+
+    async def comes_within(self, send: WaitingCall, seconds: float) -> bool:
+        """Whether the turn of the call comes soon, or the call fails: :meth:`wait_turn` tells."""
+        asked_at = self._clock()
+        await send.wait_woken(min(seconds, self._limit.seconds))
+        self._metrics.buffer_waited(self._clock() - asked_at)
+        return send.is_woken
 
     async def wait_exclusive(self, topic: str, room: int) -> WaitingCall:
         """Wait until many records may be appended, with ``room`` bytes of buffer space; at most
         ``max_block`` seconds. The caller must call :meth:`PendingSends.end`."""
         send = self.pending_sends.join_exclusive(self._accumulator.topic(topic), room)
         try:
-            await self.wait_turn(send)
+            await self.wait_turn(send, self.deadline())
         except BaseException:
             self.pending_sends.end(send)
             raise
@@ -211,12 +218,6 @@ class Admission:
         """See :meth:`PendingSends.join_exclusive`."""
         return self.pending_sends.join_exclusive(self._accumulator.topic(topic))
 
-    async def wait_for_more(self, send: WaitingCall, room: int) -> None:
-        """Wait for ``room`` more bytes within ``max_block``. Other waiters of the topic wait for
-        this caller meanwhile."""
-        self.pending_sends.wait_for_more(send, room)
-        await self.wait_turn(send)
-
     async def wait_new_partition(self, topic: str, partition: int | None) -> int:
         """Fetch metadata once more if the partition is not known; returns the partition count.
 
@@ -224,7 +225,7 @@ class Admission:
         """
         buffer, guard = self._accumulator.topic(topic), self.new_guard()
         if self.must_wait_for_partition(buffer, partition):
-            await self._wait_new_partition(buffer, partition, self._deadline())
+            await self._wait_new_partition(buffer, partition, self.deadline())
             guard()
         return buffer.known_view.partition_count
 

@@ -114,15 +114,23 @@ class PendingSends:
         topic comes in between until :meth:`end`, also while the caller lets other tasks run."""
         return self._join(WaitingCall(self._queue(topic, EVERY), None, room, exclusive=True))
 
-    def wait_for_partition(
+    def claim(
         self, topic: TopicBuffer, call: WaitingCall | None, room: int, record: Record
     ) -> WaitingCall:
-        """Wait for the turn of a record, so that only those for its partition wait behind it.
-        ``call``, which is admitted if there is one, ends."""
-        queue = self.queue_for(topic, record)
-        if call is not None and call.queue.place == EVERY:
-            queue = self._queue(topic, self.place_of(topic, record))  # its turn has come already
-        waiting = self._join(WaitingCall(queue, None, room, exclusive=True))
+        """Wait for ``room`` bytes, to append a record of a bulk call. ``call``: admitted, if any.
+
+        It keeps its turn, unless the record waits for its own broker or partition: then only those
+        for the partition wait behind it, and ``call`` ends.
+        """
+        place, turn = self.place_of(topic, record), None if call is None else call.queue.place
+        if call is not None and (
+            turn == place or (turn == EVERY and not self._is_limited(topic, place, room))
+        ):
+            self.wait_for_more(call, room)
+            return call
+        if turn != EVERY and EVERY in topic.waiting:
+            place = EVERY
+        waiting = self._join(WaitingCall(self._queue(topic, place), None, room, exclusive=True))
         if call is not None:
             self.end(call)
         return waiting
@@ -134,10 +142,9 @@ class PendingSends:
             return topic.must_wait(place)
         return call.queue.place == EVERY and place in topic.waiting
 
-    def is_limited(self, topic: TopicBuffer, record: Record, room: int) -> bool:
-        """Whether the record waits for its own broker: the broker's share of the buffer is used
-        up, or others wait for it."""
-        place = self.place_of(topic, record)
+    def _is_limited(self, topic: TopicBuffer, place: int, room: int) -> bool:
+        """Whether records of the place wait for their own broker: the broker's share of the buffer
+        is used up, or others wait for it."""
         pool = self.buffer_pool
         if place in topic.waiting or room > pool.available:
             return True
@@ -401,17 +408,16 @@ class PendingSends:
                 continue
             if send.wants <= pool.available:
                 return send
-            if send.wants <= pool.available + sum(map(self._soon_free, pool.shares)):
+            soon = sum(share.held for share in pool.shares if self.is_taken(share))
+            if send.wants <= pool.available + soon:
                 pool.short = True
                 return None
         return None
 
-    def _soon_free(self, share: BufferShare) -> int:
-        """How many bytes of the share come free soon: none if its broker is in trouble."""
+    def is_taken(self, share: BufferShare) -> bool:
+        """Whether bytes of the share come free soon: not if its broker is in trouble."""
         brokers = self._accumulator.conditions.brokers
-        if share.broker == ANY_BROKER or (brokers and brokers.keeps_reserved(share.broker)):
-            return share.held
-        return 0
+        return share.broker == ANY_BROKER or bool(brokers and brokers.keeps_reserved(share.broker))
 
     def look_again(self) -> bool:
         """Whether bytes that a send waits for are free for others after all: the brokers whose

@@ -175,6 +175,16 @@ class WaitingCall(PendingSend):
         await self._woken
         await self._wait_first()
 
+    @property
+    def is_woken(self) -> bool:
+        """Whether the call was admitted, or has failed."""
+        return self._woken.done()
+
+    async def wait_woken(self, seconds: float) -> None:
+        """Return when the call is admitted or has failed, at the latest after ``seconds``."""
+        if not self._woken.done():
+            await asyncio.wait([self._woken], timeout=seconds)
+
     async def take_turn(self) -> bool:
         """Whether the call may append although its time is over: its turn came at that moment."""
         if self.state is not _S.ADMITTED:

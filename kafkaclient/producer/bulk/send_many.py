@@ -14,12 +14,14 @@ import asyncio
 import math
 from collections import deque
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import InvalidRecordError, KafkaError
 from kafkaclient.producer.admission.admission import CALL_DEADLINE
+from kafkaclient.producer.admission.send_queue import SendState
 from kafkaclient.producer.admission.serializing import run_serializer
 from kafkaclient.producer.batches.batch_result import Run
 from kafkaclient.producer.batches.record import (
@@ -50,17 +52,22 @@ _SLICE_S = 0.001  # seconds of work after which other tasks of the event loop ru
 _ROWS_AT_ONCE = 512  # records appended between two readings of the clock
 _ITEMS_AT_ONCE = 8192  # items copied between two readings of the clock
 _BUFFER_FRACTION = 8  # a call waits for at most 1/8 of buffer.memory at a time
-_PATIENCE_S = 0.1  # rows that wait for longer for their own broker are set aside
+_PATIENCE_S = 0.1  # rows that wait for longer for their broker are set aside
 _MAX_PARTITIONS = 2**31
 
 
-class SetAside(NamedTuple):
-    """Rows of a call that wait for one broker, oldest first, and ``send``, their place in its
-    queue. ``turn`` waits for it."""
+@dataclass(eq=False, slots=True)
+class SetAside:
+    """Rows of a call that wait for one broker, oldest first, and their turn ``send``.
 
-    rows: deque[tuple[Rows, int]]
+    ``deadline``: until when they wait for it. ``partitions``: the topic's count when they were set
+    aside."""
+
     send: WaitingCall
-    turn: asyncio.Task[None]
+    deadline: float
+    partitions: int
+    rows: deque[tuple[Rows, int]] = field(default_factory=deque)
+    task: asyncio.Task[None] = field(init=False)
 
 
 class BulkSend:
@@ -97,8 +104,7 @@ class BulkSend:
         self._pending: WaitingCall | None = None
         """Keeps other callers from appending to the topic, to the end of a slice."""
         self._aside: dict[int, SetAside] = {}
-        """By place, the rows that the others pass."""
-        self._aside_tasks = set[asyncio.Task[None]]()
+        """By place, the rows that the others pass. Those that failed stay: the call ends."""
         self._refreshed = False
         """Whether the call has waited for the topic's latest partition count."""
 
@@ -109,11 +115,9 @@ class BulkSend:
             await sending
         finally:
             self._end_slice()
-            for task in self._aside_tasks:
-                task.cancel()
-            await asyncio.gather(*self._aside_tasks, return_exceptions=True)
-            for place in list(self._aside):  # a task that never began has not ended it
-                self._end_aside(place)
+            for aside in self._aside.values():
+                aside.task.cancel()
+                self._end_turn(aside)
         return self.delivery
 
     async def wait_for_partitions(self) -> None:
@@ -177,20 +181,24 @@ class BulkSend:
         while at < total:
             at = await self._append_slice(rows, at, min(at + _ROWS_AT_ONCE, total))
             self._end_slice()
-            self._raise_failed()
             if at < total:  # else there is nothing left that a stop could refuse
                 await self.yield_if_due()
 
     async def finish(self) -> None:
         """Wait until the rows that were set aside are appended, too."""
-        while self._aside_tasks:
-            await asyncio.wait(self._aside_tasks, return_when=asyncio.FIRST_COMPLETED)
+        while self._aside:
+            tasks = [aside.task for aside in self._aside.values()]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             self._raise_failed()
 
     def _raise_failed(self) -> None:
-        for task in [task for task in self._aside_tasks if task.done()]:
-            self._aside_tasks.remove(task)
-            task.result()
+        for aside in self._aside.values():
+            if aside.task.done():
+                aside.task.result()
+
+    def _end_turn(self, aside: SetAside) -> None:
+        if aside.send.state is not SendState.ENDED:
+            self._core.admission.pending_sends.end(aside.send)
 
     def _end_slice(self) -> None:
         """Let other callers append."""
@@ -199,17 +207,32 @@ class BulkSend:
             self._pending = None
 
     async def _append_slice(self, rows: Rows, at: int, stop: int) -> int:
-        while at < stop:
+        while at < stop:  # what was checked may have changed after each await
+            if self._aside and self._must_finish_aside():
+                self._end_slice()
+                await self.finish()
+                continue
             if self._pending is None and not self._core.admission.is_known(self._topic):
-                await self._wait_for_space(self._record(rows, at))
+                self._end_call_deadline()
+                room = self._room_for(self._record(rows, at))
+                self._pending = await self._core.admission.wait_exclusive(self._topic, room)
+                continue
             first, at = at, self._append(rows, at, stop)
             if at == first:
-                if self._joins_aside(rows, at) or await self._wait_to_append(rows, at):
+                if self._joins_aside(rows, at) or not await self._wait_to_append(rows, at):
                     at += 1
             elif self._pending is None and self._core.now() >= self._yield_at:
                 self._pending = self._core.admission.join_exclusive(self._topic)
                 await self.yield_if_due()
         return at
+
+    def _must_finish_aside(self) -> bool:
+        """Whether no row may pass those set aside any more: keys may have other partitions by now.
+        Raises the error of rows set aside that failed: no row may be appended behind them."""
+        self._raise_failed()
+        view = self._core.accumulator.topic(self._topic).view
+        count = None if view is None else view.partition_count
+        return any(aside.partitions != count for aside in self._aside.values())
 
     def _append(self, rows: Rows, at: int, stop: int) -> int:
         """Append rows until one has to wait; returns the first row that is left."""
@@ -257,24 +280,28 @@ class BulkSend:
 
     async def _wait_to_append(self, rows: Rows, at: int) -> bool:
         """Wait until the record can be appended: its partition is not known, or there is no buffer
-        space. Returns True if it was set aside."""
-        record = self._record(rows, at)
-        buffer, refreshed = self._core.accumulator.topic(self._topic), self._refreshed
-        if self._core.admission.must_wait_for_partition(
-            buffer, record.partition, refreshed=refreshed
-        ):
+        space. Returns False if it was set aside: its broker takes nothing."""
+        record, admission = self._record(rows, at), self._core.admission
+        buffer = self._core.accumulator.topic(self._topic)
+        if admission.must_wait_for_partition(buffer, record.partition, refreshed=self._refreshed):
             self._end_slice()  # callers that wait for the metadata already go first
             await self._wait_new_partition(record.partition)
-            return False
-        turn = await self._wait_for_space(record)
-        if turn is None:
-            return False
-        # Its broker takes nothing.
-        send, self._pending = self._pending, None
-        assert send is not None
-        aside = self._aside[send.queue.place] = SetAside(deque([(rows, at)]), send, turn)
-        self._aside_tasks.add(asyncio.create_task(self._append_aside(aside)))
-        return True
+            return True
+        send = self._pending = self._claim(self._pending, record)
+        deadline, place = admission.deadline(), send.queue.place
+        taken = admission.pending_sends.is_taken(buffer.share_of(place))
+        if place == EVERY or await admission.comes_within(send, _PATIENCE_S if taken else 0.0):
+            await admission.wait_turn(send, deadline)
+            return True
+        if buffer.view is None or admission.pending_sends.place_of(buffer, record) != place:
+            self._end_slice()  # the topic has changed
+            return True
+        aside = self._aside[place] = SetAside(send, deadline, buffer.view.partition_count)
+        self._pending = None
+        aside.rows.append((rows, at))
+        aside.task = asyncio.create_task(self._append_aside(place, aside))
+        aside.task.add_done_callback(_retrieved)
+        return False
 
     def _joins_aside(self, rows: Rows, at: int) -> bool:
         """Whether the record waits behind others that were set aside."""
@@ -282,42 +309,38 @@ class BulkSend:
             return False
         buffer = self._core.accumulator.topic(self._topic)
         place = self._core.admission.pending_sends.place_of(buffer, self._record(rows, at))
-        aside = self._aside.get(place)
-        if aside is None:
+        if place not in self._aside:
             return False
-        aside.rows.append((rows, at))
+        self._aside[place].rows.append((rows, at))
         return True
 
-    async def _append_aside(self, aside: SetAside) -> None:
-        """Append the rows of one place when its turn comes, also those that join them later."""
-        admission, send = self._core.admission, aside.send
+    async def _append_aside(self, place: int, aside: SetAside) -> None:
+        """Append the rows when their turn comes, also those that join them later."""
+        admission = self._core.admission
         buffer = self._core.accumulator.topic(self._topic)
         try:
-            await aside.turn
+            await admission.wait_turn(aside.send, aside.deadline)
+            self._check_open()
             while aside.rows:
                 rows, at = aside.rows[0]
-                force = send.charge > 0
-                with admission.pending_sends.spend(send) if force else nullcontext():
-                    appended = self._append_one(rows, at, send, force=force)
-                record = self._record(rows, at)
+                force = aside.send.charge > 0
+                with admission.pending_sends.spend(aside.send):
+                    appended = self._append_one(rows, at, aside.send, force=force)
                 if appended:
                     aside.rows.popleft()
                     await self.yield_if_due()
-                elif admission.must_wait_for_partition(
+                    continue
+                record = self._record(rows, at)
+                if admission.must_wait_for_partition(
                     buffer, record.partition, refreshed=self._refreshed
                 ):
                     await self._wait_new_partition(record.partition)
                 else:
-                    self._end_call_deadline()
-                    await admission.wait_for_more(send, self._room_for(record))
+                    aside.send = self._claim(aside.send, record)
+                    await admission.wait_turn(aside.send, admission.deadline())
+            del self._aside[place]
         finally:
-            self._end_aside(send.queue.place)
-
-    def _end_aside(self, place: int) -> None:
-        aside = self._aside.pop(place, None)
-        if aside is not None:
-            aside.turn.cancel()
-            self._core.admission.pending_sends.end(aside.send)
+            self._end_turn(aside)
 
     def _end_call_deadline(self) -> None:
         """Once records are appended, each wait of the call has max.block.ms of its own."""
@@ -336,36 +359,12 @@ class BulkSend:
         free = self._core.accumulator.buffer_pool.available
         return max(min(self._room, free // 2), record.upper_bound)
 
-    async def _wait_for_space(self, record: Record) -> asyncio.Task[None] | None:
-        """Wait for the turn of ``_pending``. Returns what waits for it if it waits long for its own
-        broker."""
-        admission, room = self._core.admission, self._room_for(record)
-        sends, buffer = admission.pending_sends, self._core.accumulator.topic(self._topic)
+    def _claim(self, call: WaitingCall | None, record: Record) -> WaitingCall:
+        """See :meth:`PendingSends.claim`."""
         self._end_call_deadline()
-        if not admission.is_known(self._topic) and self._pending is None:
-            self._pending = await admission.wait_exclusive(self._topic, room)
-            return None
-        if self._pending is not None and not (
-            sends.has_others(buffer, record, self._pending)
-            or (self._pending.queue.place == EVERY and sends.is_limited(buffer, record, room))
-        ):
-            sends.wait_for_more(self._pending, room)
-        else:  # it waits for its own partition: other callers append to the others meanwhile
-            self._pending = sends.wait_for_partition(buffer, self._pending, room, record)
-        if self._pending.may_append:
-            return None
-        turn = asyncio.create_task(admission.wait_turn(self._pending))
-        turn.add_done_callback(_retrieved)
-        patience = None if self._pending.queue.place == EVERY else _PATIENCE_S
-        try:
-            await asyncio.wait([turn], timeout=patience)
-        except asyncio.CancelledError:
-            turn.cancel()
-            raise
-        if not turn.done():
-            return turn
-        turn.result()
-        return None
+        buffer = self._core.accumulator.topic(self._topic)
+        sends, room = self._core.admission.pending_sends, self._room_for(record)
+        return sends.claim(buffer, call, room, record)
 
     async def yield_if_due(self) -> None:
         """Let other tasks run, if this call has worked for a millisecond."""

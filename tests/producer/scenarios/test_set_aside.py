@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from kafkaclient.errors import BufferFullError, ProducerClosedError
+from kafkaclient.errors import (
+    BufferFullError,
+    BulkDeliveryError,
+    KafkaError,
+    ProducerClosedError,
+)
 from kafkaclient.testing import FakeCluster
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import RecordMetadata
@@ -73,8 +78,17 @@ def assert_in_order(fake: FakeCluster, calls: list[list[tuple[bytes, bytes]]]) -
     assert found == expected
 
 
-@pytest.mark.parametrize("way", ["many", "arrow"])
-@pytest.mark.parametrize("size", [50, 1500])
+def assert_no_holes(fake: FakeCluster, rows: list[tuple[bytes, bytes]]) -> None:
+    """Of each key the first rows are there, however many."""
+    there = {value for records in written(fake).values() for _, value in records}
+    missing = set[bytes]()
+    for key, value in rows:
+        if value not in there:
+            missing.add(key)
+        assert value not in there or key not in missing, value
+
+
+@pytest.mark.parametrize(("way", "size"), [("many", 50), ("many", 1500), ("arrow", 1500)])
 @virtual_time
 async def test_rows_for_brokers_that_are_well_are_delivered_meanwhile(
     producing: StartProducer, way: str, size: int
@@ -85,7 +99,7 @@ async def test_rows_for_brokers_that_are_well_are_delivered_meanwhile(
         fake.stall_broker(0)
         calls = [rows_of(number, 1_200_000 // 8 // size, size) for number in range(8)]
         sends = [asyncio.create_task(send_all(producer, rows, way)) for rows in calls]
-        await asyncio.sleep(5)
+        await asyncio.sleep(1)
         there = written(fake)
         well = sum(len(there[partition]) for partition in (1, 2, 4, 5))
         fake.resume_broker(0)
@@ -138,6 +152,7 @@ async def test_rows_that_find_no_room_in_time_end_the_call(producing: StartProdu
         delivery = caught.value.delivery
         assert delivery is not None
         assert 2500 < delivery.records < 4000
+        assert_no_holes(fake, rows)
         fake.resume_broker(0)
         assert (await asyncio.wait_for(delivery, 30)).records == delivery.records
         metadata = await producer.send_and_wait("t", b"", partition=0)
@@ -177,3 +192,130 @@ async def test_a_stop_ends_calls_with_rows_set_aside(producing: StartProducer) -
         await producer.stop(timeout=1)
         with pytest.raises(ProducerClosedError, match="records of the call were handed over"):
             await asyncio.wait_for(sending, 1)
+
+
+@virtual_time
+async def test_two_calls_that_wait_for_the_same_brokers_go_on(producing: StartProducer) -> None:
+    """A turn at one partition is no turn at another one."""
+    fake = cluster()
+    async with producing(fake, **OPTIONS) as producer:
+        await warm(producer)
+        fake.stall_broker(0)
+        calls = [rows_of(number, 4000, 500) for number in range(2)]
+        sends = [asyncio.create_task(send_all(producer, rows, "many")) for rows in calls]
+        await asyncio.sleep(2)
+        fake.resume_broker(0)
+        await asyncio.wait_for(asyncio.gather(*sends), 60)
+        await producer.flush()
+        for rows in calls:
+            assert_in_order(fake, [rows])
+
+
+@virtual_time
+async def test_a_broker_that_stops_and_comes_back(producing: StartProducer) -> None:
+    fake = cluster()
+    async with producing(fake, **OPTIONS) as producer:
+        await warm(producer)
+        fake.stop_broker(0)
+        rows = rows_of(1, 4000, 500)
+        sending = asyncio.create_task(send_all(producer, rows, "many"))
+        await asyncio.sleep(1)
+        well = sum(len(written(fake)[partition]) for partition in (1, 2, 4, 5))
+        fake.start_broker(0)
+        await (await asyncio.wait_for(sending, 60))
+        assert well == sum(len(written(fake)[partition]) for partition in (1, 2, 4, 5))
+        assert_in_order(fake, [rows])
+
+
+@virtual_time
+async def test_partitions_that_are_added_meanwhile_do_not_change_the_order(
+    producing: StartProducer,
+) -> None:
+    """Rows of a key that are set aside may belong to another partition afterwards: no later row
+    of the key goes there before them."""
+    fake = cluster()
+    async with producing(fake, **OPTIONS | {"metadata_max_age_ms": 500}) as producer:
+        await warm(producer)
+        for node in (0, 1):
+            fake.stall_broker(node)
+        rows = rows_of(1, 4000, 500)
+        sending = asyncio.create_task(send_all(producer, rows, "many"))
+        await asyncio.sleep(0.05)
+        fake.add_partitions("t", 9)
+        await asyncio.sleep(2)
+        for node in (0, 1):
+            fake.resume_broker(node)
+        assert (await (await asyncio.wait_for(sending, 60))).records == len(rows)
+        for partition in range(9):
+            last: dict[bytes | None, bytes] = {}
+            for record in fake.log("t", partition):
+                if record.key is not None and record.value is not None:
+                    assert record.value > last.get(record.key, b""), "passed"
+                    last[record.key] = record.value
+
+
+class ByKey:
+    """A custom partitioner."""
+
+    def partition(self, _t: str, key: bytes | None, _v: object, _c: object, _l: object) -> int:
+        return int((key or b"0").split()[-1]) % 6
+
+
+@pytest.mark.parametrize("partitioner", ["kip794", ByKey()], ids=["kip794", "custom"])
+@virtual_time
+async def test_other_partitioners_keep_the_order(
+    producing: StartProducer, partitioner: object
+) -> None:
+    fake = cluster()
+    async with producing(fake, **OPTIONS, partitioner=partitioner) as producer:
+        await warm(producer)
+        fake.stall_broker(0)
+        calls = [rows_of(number, 1500, 500) for number in range(2)]
+        sends = [asyncio.create_task(send_all(producer, rows, "many")) for rows in calls]
+        await asyncio.sleep(1)
+        explicit = await producer.send_many("t", [b"x"] * 10, partition=1)
+        assert (await asyncio.wait_for(explicit, 1)).records == 10
+        fake.resume_broker(0)
+        await asyncio.wait_for(asyncio.gather(*sends), 60)
+        await producer.flush()
+        for rows in calls:
+            assert_in_order(fake, [rows])
+
+
+@virtual_time
+async def test_a_transaction_has_all_rows_or_none(producing: StartProducer) -> None:
+    fake = cluster()
+    async with producing(fake, **OPTIONS, transactional_id="tx") as producer:
+        for commits in (False, True):
+            rows = rows_of(int(commits), 4000, 500)
+            await producer.begin_transaction()
+            await warm(producer)
+            fake.stall_broker(0)
+            sending = asyncio.create_task(send_all(producer, rows, "many"))
+            await asyncio.sleep(0.5)
+            asyncio.get_running_loop().call_later(0.5, fake.resume_broker, 0)
+            if commits:
+                await asyncio.wait_for(sending, 60)
+                await producer.commit_transaction()
+            else:
+                await producer.abort_transaction()
+                with pytest.raises(KafkaError, match="records of the call were handed over"):
+                    await asyncio.wait_for(sending, 60)
+        committed = [r.value for p in range(6) for r in fake.committed_log("t", p) if r.key]
+        assert sorted(filter(None, committed)) == sorted(value for _, value in rows)
+
+
+@virtual_time
+async def test_rows_take_the_place_of_batches_that_expire(producing: StartProducer) -> None:
+    fake = cluster()
+    times = {"linger_ms": 0, "request_timeout_ms": 1000, "delivery_timeout_ms": 1500}
+    async with producing(fake, **OPTIONS | times) as producer:
+        await warm(producer)
+        fake.stall_broker(0)
+        rows = rows_of(1, 4000, 500)
+        delivery = await asyncio.wait_for(send_all(producer, rows, "many"), 60)
+        with pytest.raises(BulkDeliveryError) as caught:
+            await delivery
+        well = sum(len(written(fake)[partition]) for partition in (1, 2, 4, 5))
+        assert well + caught.value.failed == len(rows)
+        fake.resume_broker(0)

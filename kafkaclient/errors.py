@@ -39,6 +39,7 @@ __all__ = [
     "KafkaError",
     "KafkaTimeoutError",
     "LeaderChangedError",
+    "LogTruncatedError",
     "MetadataTimeoutError",
     "NoOffsetError",
     "NotEnoughReplicasError",
@@ -410,6 +411,15 @@ class OffsetOutOfRangeError(BrokerError):
     available: tuple[int, int] | None = None
     """The log start offset and the log end offset (with read_committed: the last stable offset);
     None if they are not known."""
+
+
+class LogTruncatedError(OffsetOutOfRangeError):
+    """Records that were read are not in the log any more, because a replica that had not copied
+    them became the leader (KIP-320). The log may have other records at their offsets (Java:
+    ``LogTruncationException``)."""
+
+    truncated_to: int = -1
+    """The offset from which on the log has other records, or none."""
 
 
 class InvalidTopicError(BrokerError, InvalidRecordError):

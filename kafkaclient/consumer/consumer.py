@@ -148,7 +148,7 @@ class Consumer:
         BrokerError: the group refuses this member, such as another one with the same
             ``group_instance_id``.
         AuthorizationError: reading a topic or the group is not permitted.
-        NoOffsetError, OffsetOutOfRangeError: with ``auto.offset.reset=none``.
+        NoOffsetError, OffsetOutOfRangeError, LogTruncatedError: with ``auto.offset.reset=none``.
         UnreadableBatchError: a batch in the log is damaged; seek behind it to go on.
         ConsumerStateError: the consumer is not running, or another task takes records.
         Exception: what the rebalance listener has raised.

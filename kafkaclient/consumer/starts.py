@@ -10,6 +10,7 @@ from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.errors import (
     FetchTimeoutError,
     KafkaError,
+    LogTruncatedError,
     NoOffsetError,
     OffsetOutOfRangeError,
     UnknownTopicError,
@@ -135,6 +136,9 @@ def restart(partitions: Partitions, where: TopicPartition, error: KafkaError, po
     elif isinstance(error, UnknownTopicError) and policy != "none":
         _log.warning("%s. It is read from its beginning: all of the new topic is new", error)
         partitions.seek(where, 0)
+    elif isinstance(error, LogTruncatedError) and policy != "none":
+        _log.warning("%s. The partition continues at offset %d", error, error.truncated_to)
+        partitions.seek(where, error.truncated_to)
     elif isinstance(error, OffsetOutOfRangeError) and policy != "none":
         _log.warning("%s. The partition continues by auto.offset.reset=%s", error, policy)
         partitions.reset(where)

@@ -223,6 +223,7 @@ _MAX_OFFSET = 2**63 - 1
 
 class FetchedPart:
     """The complete batches of one partition in a Fetch response for the offset ``fetched_from``.
+    ``last_epoch`` is the leader epoch of the last one, -1 if it is not known.
 
     ``next_offset`` is the offset of the next fetch; None if the bytes do not contain it, which
     :meth:`take` then explains. ``aborted``: the aborted transactions in the response, with
@@ -247,7 +248,7 @@ class FetchedPart:
         )
         self._aborting: set[int] = set()
         self.next_offset: int | None
-        self._end, self.next_offset = _whole_batches(records, fetched_from)
+        self._end, self.next_offset, self.last_epoch = _whole_batches(records, fetched_from)
         self.size: int = self._end
 
     @property
@@ -356,8 +357,8 @@ class FetchedPart:
         return unreadable
 
 
-def _whole_batches(records: memoryview, fetched_from: int) -> tuple[int, int | None]:
-    """The end of the last complete batch, and the offset behind it.
+def _whole_batches(records: memoryview, fetched_from: int) -> tuple[int, int | None, int]:
+    """The end of the last complete batch, the offset behind it, and its leader epoch.
 
     Bytes that cannot be skipped count as a batch: :meth:`FetchedPart.take` raises their error.
     """
@@ -365,17 +366,17 @@ def _whole_batches(records: memoryview, fetched_from: int) -> tuple[int, int | N
     while end - at >= _START.size:
         _, length, _, _ = _START.unpack_from(records, at)
         if length < _LEAST_LENGTH:
-            return end, None
+            return end, None, -1
         if at + LENGTH_OVERHEAD + length > end:
             break
         last, at = at, at + LENGTH_OVERHEAD + length
     if last < 0:
-        return end, None if end else fetched_from
-    base, _, _, magic = _START.unpack_from(records, last)
+        return end, None if end else fetched_from, -1
+    base, _, epoch, magic = _START.unpack_from(records, last)
     if magic != MAGIC or at - last < BATCH_OVERHEAD:
-        return at, None
+        return at, None, -1
     after: int = base + _LAST_DELTA.unpack_from(records, last + _LAST_DELTA_AT)[0] + 1
-    return at, after if after > fetched_from else None
+    return at, after if after > fetched_from else None, epoch
 
 
 def _next_offset(header: BatchHeader) -> int:

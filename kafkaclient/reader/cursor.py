@@ -38,6 +38,8 @@ class Cursor:
         self.end = _FOREVER if end is None else end
         self.fetch_offset: int | None = start
         """The offset of the next fetch; None if the fetched bytes do not contain it."""
+        self.last_epoch: int = -1
+        """The leader epoch of the record before ``fetch_offset``, -1 if it is not known."""
         self.parts: deque[FetchedPart] = deque()
         """Fetched parts that the caller has not taken yet."""
         self.fetch: Fetch | None = None
@@ -103,7 +105,7 @@ class Cursor:
     def rewind(self) -> None:
         """Release everything that was fetched, to fetch it again from the position on."""
         self.give_up()
-        self.fetch_offset = self.position
+        self.fetch_offset, self.last_epoch = self.position, -1
 
     def is_hungry(self, enough: int) -> bool:
         """Whether to fetch more: not if there are several parts with ``enough`` bytes."""
@@ -124,7 +126,7 @@ class Cursor:
         self.idle = log_end <= (self.fetch_offset or 0)
         if part is not None:
             self.parts.append(part)
-            self.fetch_offset = part.next_offset
+            self.fetch_offset, self.last_epoch = part.next_offset, part.last_epoch
 
     def failed(self, error: KafkaError, now: float, pause_s: float, patience_s: float) -> None:
         """A fetch has failed. Retry after the pause, unless it has failed for ``patience_s``."""

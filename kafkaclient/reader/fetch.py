@@ -15,6 +15,7 @@ from kafkaclient.cluster.view import LeaderHint
 from kafkaclient.errors import (
     KafkaError,
     LeaderChangedError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     UnknownTopicError,
     defect,
@@ -208,6 +209,7 @@ class Fetches:
                     cursor.fetch_offset or 0,
                     config.max_partition_fetch_bytes,
                     topic.partitions[cursor.topic_partition.partition].leader_epoch,
+                    cursor.last_epoch,
                 )
                 for cursor in group
             ]
@@ -266,7 +268,7 @@ class Fetches:
                 continue
             elif found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(cursor)
-            elif found.error_code:
+            elif found.error_code or found.diverging_end >= 0:
                 self._refused(cursor, fetch, found, now)
             elif found.preferred_replica >= 0 and not found.records:
                 cursor.replica = found.preferred_replica
@@ -333,6 +335,9 @@ class Fetches:
 
     def _refused(self, cursor: Cursor, fetch: Fetch, found: FetchedPartition, now: float) -> None:
         code, topic = found.error_code, cursor.topic_partition.topic
+        if not code:
+            self._failed(cursor, _truncated(cursor, found), now)
+            return
         advice = denied(code, "Read", topic)
         what = f"{cursor.topic_partition}: Fetch from broker {fetch.node_id}"
         error = broker_error(code, what, advice=advice)
@@ -345,7 +350,7 @@ class Fetches:
         for cursor in out_of_range:
             error = await self._out_of_range(cursor, cursor.fetch_offset or 0)
             if cursor.fetch is fetch:
-                cursor.fetch = None
+                cursor.fetch, cursor.last_epoch = None, -1  # the broker may not know the epoch
                 self._failed(cursor, error, self._cluster.now())
                 self._wake()
 
@@ -379,3 +384,16 @@ class Fetches:
         if isinstance(error, LeaderChangedError):
             self._cluster.metadata.request_refresh(str(error))
         cursor.failed(error, now, pause_s, self._config.max_block_ms / 1000)
+
+
+def _truncated(cursor: Cursor, found: FetchedPartition) -> LogTruncatedError:
+    where, end = cursor.topic_partition, found.diverging_end
+    error = LogTruncatedError(
+        f"{where}: the log was truncated at offset {end} after it had been read up to offset "
+        f"{cursor.fetch_offset}: a broker without the last records was elected leader "
+        "(unclean.leader.election.enable), so they are lost, and others may have their offsets"
+    )
+    error.topic_partition, error.offset = where, cursor.fetch_offset or 0
+    error.truncated_to = end
+    error.available = (found.log_start_offset, found.high_watermark)
+    return error

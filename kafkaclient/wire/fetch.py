@@ -1,9 +1,9 @@
 """Fetch, versions 4 to 16, and ListOffsets, versions 1 to 7, encoded and decoded by hand.
 
 Records in a response to Fetch are not copied. Version 9 added leader epochs (KIP-320), 11 the rack
-and the preferred replica (KIP-392), 12 is the first flexible version (KIP-482), 13 names topics by
-id (KIP-516), 16 added the addresses of new leaders (KIP-951). Every request is a full request,
-without a fetch session (KIP-227).
+and the preferred replica (KIP-392), 12 is the first flexible version (KIP-482) and finds diverging
+logs (KIP-595), 13 names topics by id (KIP-516), 16 added the addresses of new leaders (KIP-951).
+Every request is a full request, without a fetch session (KIP-227).
 
 Every reader calls ListOffsets, and without kafka-python's messages the import of a reader takes
 half as long (see ``codec.py``). Version 2 added the isolation level and the throttle time, 4 leader
@@ -56,7 +56,7 @@ _ID_SIZE = 16
 _CONSUMER = -1
 _FULL_FETCH = (0, -1)
 """Session id and epoch of a request without a session."""
-_LEADER_TAG, _ENDPOINTS_TAG = 1, 0
+_DIVERGING_TAG, _LEADER_TAG, _ENDPOINTS_TAG = 0, 1, 0
 
 _LIMITS = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
@@ -69,12 +69,14 @@ _MIN_ABORTED = 16
 
 class FetchPartition(NamedTuple):
     """The partition to fetch from ``offset`` on, up to about ``max_bytes``; a ``leader_epoch`` of
-    -1 is not checked by the broker."""
+    -1 is not checked by the broker. ``last_epoch``: the leader epoch of the record before
+    ``offset``. If the log has another record there, the response has a ``diverging_end``."""
 
     partition: int
     offset: int
     max_bytes: int
     leader_epoch: int = -1
+    last_epoch: int = -1
 
 
 class FetchTopic(NamedTuple):
@@ -98,6 +100,8 @@ class FetchedPartition(NamedTuple):
     ``records`` has whole batches, and perhaps the beginning of one more. It is a view of the
     response and keeps it alive. Unknown offsets are -1. ``preferred_replica`` is -1 unless the
     client should fetch from another broker; the leader is -1 unless there is a newer one.
+    ``diverging_end`` is -1 unless the log was truncated: from there on it has other records than
+    those that were fetched.
     """
 
     topic: str
@@ -111,6 +115,7 @@ class FetchedPartition(NamedTuple):
     records: memoryview
     leader_id: int
     leader_epoch: int
+    diverging_end: int = -1
 
 
 class FetchResult(NamedTuple):
@@ -216,7 +221,7 @@ def _partition_wanted(wanted: FetchPartition, version: int) -> bytes:
         out += INT32.pack(wanted.leader_epoch)
     out += INT64.pack(wanted.offset)
     if version >= _FIRST_FLEXIBLE:
-        out += INT32.pack(-1)  # the epoch of the last fetched record is not checked
+        out += INT32.pack(wanted.last_epoch)
     if version >= _FIRST_WITH_LOG_START:
         out += INT64.pack(-1)  # the log start offset of a follower
     return out + INT32.pack(wanted.max_bytes)
@@ -243,6 +248,11 @@ def _partition(reader: FieldReader, version: int, topic: str) -> FetchedPartitio
     if _LEADER_TAG in tags:
         leader = FieldReader(tags[_LEADER_TAG], flexible=True)
         leader_id, leader_epoch = leader.int32(), leader.int32()
+    diverging_end = -1
+    if _DIVERGING_TAG in tags:
+        diverging = FieldReader(tags[_DIVERGING_TAG], flexible=True)
+        diverging.int32()  # the epoch of the records before the end
+        diverging_end = diverging.int64()
     return FetchedPartition(
         topic,
         partition,
@@ -255,6 +265,7 @@ def _partition(reader: FieldReader, version: int, topic: str) -> FetchedPartitio
         records,
         leader_id,
         leader_epoch,
+        diverging_end,
     )
 
 

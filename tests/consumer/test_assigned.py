@@ -11,6 +11,7 @@ import pytest
 from kafkaclient import Producer
 from kafkaclient.errors import (
     ConsumerStateError,
+    LogTruncatedError,
     NoOffsetError,
     PartitionOutOfRangeError,
     UnreadableBatchError,
@@ -205,6 +206,35 @@ async def test_where_partitions_begin(fake: FakeCluster, tools: Tools) -> None:
         consumer.assign([P[0]])
         with pytest.raises(NoOffsetError, match="t-0: group 'g' has no offset"):
             await offsets(consumer, 1)
+
+
+@virtual_time
+async def test_a_truncated_log_is_told(
+    fake: FakeCluster, tools: Tools, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if the log is as long again: its records are others."""
+    tools.fill(fake, 0, 12)
+    for reset in ("latest", "none"):
+        async with tools.consumer(fake, auto_offset_reset=reset) as consumer:
+            consumer.assign([P[0]])
+            consumer.seek(P[0], 0)
+            stream = aiter(consumer)
+            assert [(await anext(stream)).offset for _ in range(12)] == [*range(12)]
+            waits = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(1)
+            fake.truncate("t", 0, 6, 1)
+            tools.fill(fake, 0, 9)
+            if reset == "none":
+                with pytest.raises(LogTruncatedError, match=r"t-0.*truncated at offset 6") as found:
+                    await waits
+                assert (found.value.truncated_to, found.value.offset) == (6, 12)
+                consumer.seek(P[0], 14)
+                assert (await anext(stream)).offset == 14
+            else:
+                assert (await waits).offset == 6
+                assert [(await anext(stream)).offset for _ in range(8)] == [*range(7, 15)]
+                assert "truncated at offset 6" in caplog.text
+        fake.truncate("t", 0, 12, 0)
 
 
 @virtual_time

@@ -444,7 +444,7 @@ async def test_a_broker_that_does_not_get_on(fake, tools):
     """Batches that all end before the offset asked for would be read for ever."""
     tools.fill(fake, 0, 1)
     tools.fill(fake, 1, 3)
-    stored = b"".join(inspect(fake).partition("t", 0).log.stored(0, 3, 0))
+    stored = b"".join(inspect(fake).partition("t", 0).log.stored(0, 3))
     told = {
         "topic_id": fake.topic_id("t"),
         "partitions": [{"partition_index": 1, "high_watermark": 9, "records": stored}],

@@ -29,7 +29,7 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 names = st.text(min_size=1, max_size=12)
 
 
-wanted = st.builds(FetchPartition, st.integers(0, 2**31 - 1), int64, int32, int32)
+wanted = st.builds(FetchPartition, st.integers(0, 2**31 - 1), int64, int32, int32, int32)
 topics = st.lists(
     st.tuples(names, st.lists(wanted, max_size=3)), max_size=3, unique_by=lambda t: t[0]
 )
@@ -61,6 +61,7 @@ def test_request_equals_the_reference_byte_for_byte(
                         partition=p.partition,
                         current_leader_epoch=p.leader_epoch,
                         fetch_offset=p.offset,
+                        last_fetched_epoch=p.last_epoch,
                         partition_max_bytes=p.max_bytes,
                     )
                     for p in parts
@@ -99,6 +100,7 @@ def test_an_answer_as_plain_values(version):
                         "preferred_read_replica": 2,
                         "records": b"some records",
                         "current_leader": {"leader_id": 1, "leader_epoch": 4},
+                        "diverging_epoch": {"epoch": 3, "end_offset": 55},
                     },
                     {"partition_index": 4, "records": None, "aborted_transactions": None},
                 ],
@@ -120,6 +122,7 @@ def test_an_answer_as_plain_values(version):
         memoryview(b"some records"),
         1 if version >= 12 else -1,
         4 if version >= 12 else -1,
+        55 if version >= 12 else -1,
     )
     assert (empty.aborted, bytes(empty.records)) == ((), b"")
     assert result.throttle_ms == 5

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from kafkaclient.errors import (
     FetchTimeoutError,
     KafkaError,
+    LogTruncatedError,
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
@@ -191,9 +192,12 @@ class Inputs:
 def restart_offset(error: KafkaError, *, at_end: bool) -> int | None:
     """Where to read a partition after ``error``, which is logged; None: at the same offset. Raises
     the error if reading again does not help."""
+    offset: int
     match error:
+        case LogTruncatedError(truncated_to=end):
+            offset = end
         case OffsetOutOfRangeError(available=(first, end)):
-            offset: int = end if at_end else first
+            offset = end if at_end else first
         case UnknownTopicError():
             offset = 0  # all of the new topic is new; if this offset is gone, the next error says
         case FetchTimeoutError():

@@ -98,6 +98,11 @@ class ClusterContents:
         moved.elect(node_id)
         self._state.serve_waiting_fetches()
 
+    def truncate(self, topic: str, partition: int, end: int, node_id: int) -> None:
+        """Elect a leader that has the log only up to an offset, as an unclean election does."""
+        self._partition(topic, partition).log.truncate(end)
+        self.move_leader(topic, partition, node_id)
+
     def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
         """Set a partition's in-sync replicas. If they are too few, ``acks=all`` fails."""
         self._partition(topic, partition).isr = list(isr)

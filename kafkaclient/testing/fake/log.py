@@ -119,6 +119,8 @@ class PartitionLog:
         """The log start offset: records before it are deleted."""
         self.end_offset = 0
         """The offset of the next record."""
+        self.epochs: list[tuple[int, int]] = []
+        """The leader epochs after the first, each with its first offset."""
         self.markers: list[Marker] = []
         self._open: dict[int, int] = {}
         """Producer id -> the first offset of its open transaction."""
@@ -195,7 +197,7 @@ class PartitionLog:
             )
         ]
 
-    def stored(self, offset: int, end: int, leader_epoch: int) -> list[bytes]:
+    def stored(self, offset: int, end: int) -> list[bytes]:
         """The batches between two offsets as on disk, including transaction markers."""
         batches = [
             (header.base_offset, header.base_offset + header.last_offset_delta, data)
@@ -203,10 +205,25 @@ class PartitionLog:
         ]
         batches += [(m.offset, m.offset, _marker_batch(m)) for m in self.markers]
         return [
-            _PLACE.pack(base) + data[8:12] + _EPOCH.pack(leader_epoch) + data[16:]
+            _PLACE.pack(base) + data[8:12] + _EPOCH.pack(self.epoch_at(base)) + data[16:]
             for base, last, data in sorted(batches)
             if last >= offset and base < end
         ]
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of a record."""
+        return next((e for e, start in reversed(self.epochs) if start <= offset), 0)
+
+    def end_of(self, epoch: int) -> int:
+        """The offset behind the last record of an epoch, as OffsetForLeaderEpoch tells it."""
+        return next((start for e, start in self.epochs if e > epoch), self.end_offset)
+
+    def truncate(self, end: int) -> None:
+        """Remove the batches from an offset on."""
+        self.batches = [batch for batch in self.batches if batch[0].base_offset < end]
+        self.markers = [marker for marker in self.markers if marker.offset < end]
+        self.end_offset = end
+        self.epochs = [each for each in self.epochs if each[1] <= end]
 
     def forget_producers(self) -> None:
         """Delete the producers' state, as retention or an expired producer id does."""
@@ -333,6 +350,7 @@ class FakePartition:
         """Make a broker the leader (-1: no leader) under a new leader epoch."""
         self.leader = node_id
         self.leader_epoch += 1
+        self.log.epochs.append((self.leader_epoch, self.log.end_offset))
 
     def finish_reassignment(self) -> None:
         """Complete an ongoing reassignment, if there is one."""

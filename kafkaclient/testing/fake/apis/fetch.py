@@ -8,7 +8,8 @@ Fetch (1), versions 4 to 16
     but the first batch of an answer is complete (KIP-74). If there is nothing to read, the answer
     comes when there is, at the latest after ``max_wait_ms``.
     An offset outside of the log gets OFFSET_OUT_OF_RANGE. A leader epoch older than the partition's
-    gets FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH (KIP-320).
+    gets FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH (KIP-320). If the log was truncated
+    before the offset, the answer has the diverging epoch (version 12).
     With ``rack_aware_fetch`` a client in the rack of a follower is redirected to it (KIP-392). The
     followers of the fake have all records of their leader.
     The answer for a partition with another leader contains the leader and its address (KIP-951).
@@ -53,6 +54,7 @@ _FETCHED = Parts(
     ),
 )
 _COMMITTED = 1
+_AT_ONCE = {"error_code", "preferred_read_replica", "diverging_epoch"}
 _ANY_EPOCH = -1
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _DEBUG_REPLICA = -2
@@ -108,7 +110,7 @@ def _fetch_or_wait(state: ClusterState, request: Request) -> Fields | asyncio.Fu
 def _is_enough(fields: Fields, min_bytes: int) -> bool:
     """Whether the broker answers now instead of waiting for more records."""
     partitions = [partition for topic in fields["responses"] for partition in topic["partitions"]]
-    if any("error_code" in p or "preferred_read_replica" in p for p in partitions):
+    if any(_AT_ONCE & p.keys() for p in partitions):
         return True
     return sum(len(partition["records"]) for partition in partitions) >= min_bytes
 
@@ -138,13 +140,17 @@ def _records(
         "log_start_offset": log.start_offset,
         "aborted_transactions": None,
     }
+    last_epoch = getattr(wanted, "last_fetched_epoch", None)
+    if last_epoch not in (None, _ANY_EPOCH) and log.end_of(last_epoch) < wanted.fetch_offset:
+        end = log.end_of(last_epoch)
+        return fields | {"diverging_epoch": {"epoch": log.epoch_at(end - 1), "end_offset": end}}
     if not log.start_offset <= wanted.fetch_offset <= log.end_offset:
         raise RefusedError(ErrorCode.OFFSET_OUT_OF_RANGE, **fields)
     nearby = _follower_nearby(state, request, partition)
     if nearby >= 0:
         return fields | {"preferred_read_replica": nearby}
     end = log.last_stable_offset if committed else log.end_offset
-    stored = log.stored(wanted.fetch_offset, end, partition.leader_epoch)
+    stored = log.stored(wanted.fetch_offset, end)
     data = b"".join(stored)
     whole = len(stored[0]) if stored and left == request.message.max_bytes else 0
     fields["records"] = data[: max(whole, min(wanted.partition_max_bytes, max(left, 0)))]

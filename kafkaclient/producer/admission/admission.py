@@ -365,9 +365,9 @@ class Admission:
     def _holder(self, topic: TopicBuffer, place: int) -> str:
         """Which broker holds the bytes that a record waits for, for an error message."""
         pool, brokers = self._accumulator.buffer_pool, self._accumulator.conditions.brokers
-        share = pool.shares.fullest
-        if place >= 0 and not pool.may_hold(topic.share_of(place), 1):
-            share = topic.share_of(place)
+        share, own = pool.shares.fullest, topic.share_of(place)
+        if place >= 0 and not pool.may_hold(own, own.claims[0][1].wants if own.claims else 1):
+            share = own
         if not share.held:
             return "all of it is used by records that wait for metadata, or behind such records"
         waited = 0.0 if brokers is None else brokers.oldest_wait(share.broker, self._clock())

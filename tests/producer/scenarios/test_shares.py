@@ -155,3 +155,30 @@ async def test_thousands_of_sends_wait_and_get_room_at_once(producing: StartProd
         await asyncio.wait_for(asyncio.gather(*sends), 1)
     for number, records in enumerate(placed):
         assert [sent for _offset, sent in sorted(records)] == list(range(number, 4000, 4))
+
+
+def send_until_refused(producer: Producer) -> None:
+    for _ in range(1000):
+        producer.send_nowait("t", b"", partition=0)
+
+
+@virtual_time
+async def test_a_refused_record_tells_of_its_own_broker(producing: StartProducer) -> None:
+    """Another broker holds more; but the record waits behind one that its own broker holds up."""
+    fake = cluster()
+    async with producing(fake, **OPTIONS) as producer:
+        await warm(producer)
+        for node in (0, 1):
+            fake.stall_broker(node)
+        sends = []
+        for size, partition in [(3000, 1), (9000, 0)]:
+            sends += [
+                asyncio.create_task(producer.send("t", bytes(size), partition=partition))
+                for _ in range(300)
+            ]
+            await asyncio.sleep(1)
+        with pytest.raises(BufferFullError, match="bytes wait for broker 0"):
+            send_until_refused(producer)
+        for node in (0, 1):
+            fake.resume_broker(node)
+        await asyncio.wait_for(asyncio.gather(*sends), 60)

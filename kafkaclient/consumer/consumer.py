@@ -19,6 +19,7 @@ from kafkaclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 
+    from kafkaclient.metrics.consumer import ConsumerMetricsSnapshot
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.reader.batch import FetchedBatch
     from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata
@@ -288,6 +289,23 @@ class Consumer:
         """How many offsets are between the position and the end of each assigned partition, as of
         its last fetch; None before it. Without requests to brokers."""
         return self._running().lag()
+
+    def metrics(self) -> ConsumerMetricsSnapshot:
+        """All metrics under Java's names; docs/how-to/consume.md lists them. Without requests to
+        brokers; also after the end of the consumer. Raises ConsumerStateError before the start."""
+        if self._runtime is None:
+            raise ConsumerStateError("the consumer is not started: it has no metrics yet")
+        return self._runtime.snapshot_metrics()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the consumer is started, and not stopped."""
+        return self._runtime is not None and not self._is_closing
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop of the consumer; None before its start."""
+        return None if self._runtime is None else self._runtime.loop
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Hand out no further records of the partitions until :meth:`resume`. Raises

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kafkaclient.consumer.subscription import RebalanceListener, Subscription
     from kafkaclient.group.commit_gate import CommitGate
     from kafkaclient.group.connection import GroupConnection
+    from kafkaclient.metrics.consumer import ConsumerMetrics
     from kafkaclient.reader.cluster import ReaderCluster
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
@@ -76,8 +77,14 @@ class Membership:
         polls: PollInterval,
         listener: RebalanceListener,
         clock: Callable[[], float],
+        metrics: ConsumerMetrics,
     ) -> None:
         self._config = config
+        self._metrics = metrics
+        self.rebalance_began, self.rebalance_ended = (
+            metrics.rebalance_began,
+            metrics.rebalance_ended,
+        )
         self._cluster = cluster
         self._connection = connection
         self._gate = gate
@@ -187,6 +194,7 @@ class Membership:
     ) -> None:
         """Run the member until it must leave. Raises what ends it."""
         await self._learn_topics()
+        self._metrics.joining()
         self._member = member
         expiry = asyncio.create_task(self._polls.expired(), name="kafkaclient-poll-interval")
         work = (member.run(), self._watch_topics(member, topics_changed))
@@ -319,6 +327,8 @@ class Membership:
     def lost(self, partitions: Set[TopicPartition]) -> None:
         if not partitions:
             return
+        self._metrics.membership_lost()
+        self._metrics.joining()
         _log.warning(
             "group %s: %s lost; other members may have them",
             *(self._connection.group_id, _listed(partitions)),

@@ -94,12 +94,19 @@ class Partition:
 class Partitions:
     """Owns the assigned partitions and their states, and the read that fetches them.
 
-    ``on_starting`` is called when there is a partition whose position must be found.
+    ``on_starting`` is called when there is a partition whose position must be found, ``on_rows``
+    with the topic, records and bytes that are about to be handed out.
     """
 
-    def __init__(self, reading: Reading, on_starting: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        on_starting: Callable[[], None],
+        on_rows: Callable[[str, int, int], None],
+    ) -> None:
         self._reading = reading
         self._on_starting = on_starting
+        self._on_rows = on_rows
         self._all: dict[TopicPartition, Partition] = {}
         self._current: Partition | None = None
         """The partition whose rows are handed out."""
@@ -244,6 +251,7 @@ class Partitions:
         rows = partition.rows = Rows(batch, partition, unfinished)
         self._current = partition
         self._takes += 1
+        self._on_rows(batch.topic, len(batch), batch.content_bytes)
         return rows
 
     def step_past(self) -> None:

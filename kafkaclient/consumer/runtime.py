@@ -14,6 +14,7 @@ from kafkaclient.consumer.steps import PollInterval, Steps
 from kafkaclient.errors import ConsumerStateError
 from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.group.connection import GroupConnection, GroupOffsets
+from kafkaclient.metrics.consumer import ConsumerMetrics
 from kafkaclient.reader.cluster import ReaderCluster
 from kafkaclient.reader.reading import Reading
 from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.consumer import ConsumerConfig
     from kafkaclient.consumer.subscription import RebalanceListener, Subscription
+    from kafkaclient.metrics.consumer import ConsumerMetricsSnapshot
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import TopicPartition
 
@@ -47,14 +49,17 @@ class ConsumerRuntime:
     ) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._config = config
-        self._cluster = cluster = ReaderCluster(config, dialer=dialer, clock=clock, rng=rng)
+        self._metrics = metrics = ConsumerMetrics(clock or self.loop.time)
+        self._cluster = cluster = ReaderCluster(
+            config, dialer=dialer, clock=clock, rng=rng, meter=metrics
+        )
         self._reading = Reading(cluster, [], headers=True)
         cluster.readings.add(self._reading)
         self.gate: CommitGate | None = None
         self.group_offsets: GroupOffsets | None = None
         self._membership: Membership | None = None
         starting = asyncio.Event()
-        self.partitions = Partitions(self._reading, starting.set)
+        self.partitions = Partitions(self._reading, starting.set, metrics.consumed)
         self.steps = Steps(self._reading, self.partitions, config.auto_offset_reset, self._on_step)
         if config.group_id is not None:
             self._make_group(config.group_id, listener, clock or self.loop.time)
@@ -87,7 +92,15 @@ class ConsumerRuntime:
             clock,
         )
         self._membership = membership = Membership(
-            config, cluster, connection, self.gate, self.partitions, polls, listener, clock
+            config,
+            cluster,
+            connection,
+            self.gate,
+            self.partitions,
+            polls,
+            listener,
+            clock,
+            self._metrics,
         )
         self.group_offsets = GroupOffsets(
             connection, self.gate, membership.commit_refused, config.call_limit.seconds
@@ -111,6 +124,7 @@ class ConsumerRuntime:
             self.steps.fail(error)
 
     def _on_step(self) -> None:
+        self._metrics.polled()
         if self._membership is not None:
             self._membership.want()
 
@@ -154,6 +168,10 @@ class ConsumerRuntime:
             known = end is not None and position is not None
             found[where] = max(0, (end or 0) - (position or 0)) if known else None
         return found
+
+    def snapshot_metrics(self) -> ConsumerMetricsSnapshot:
+        """See :meth:`.Consumer.metrics`."""
+        return self._metrics.snapshot(self.lag())
 
     async def close(self) -> None:
         """Commit what is finished, leave the group, disconnect."""

@@ -35,6 +35,12 @@ _log = logging.getLogger(__name__)
 class Assignee(Protocol):
     """What consumes the partitions of a member."""
 
+    def rebalance_began(self) -> None:
+        """The member joins again, or its assignment changes."""
+
+    def rebalance_ended(self) -> None:
+        """The assignment is applied. May come without a beginning."""
+
     async def added(self, partitions: Set[TopicPartition]) -> None:
         """Begin with these partitions. Bounded in time."""
 
@@ -86,6 +92,7 @@ class ClassicProtocol:
         }
 
     async def before_rejoin(self) -> None:
+        self._assignee.rebalance_began()
         if self._is_eager and self._claims.owned:
             await self._assignee.revoked(frozenset(self._claims.owned))
             self._claims.keep(frozenset())
@@ -138,6 +145,7 @@ class ClassicProtocol:
         if leaving := before - new:
             await self._assignee.revoked(leaving)
         self._claims.keep(new)
+        self._assignee.rebalance_ended()
         return joins_again and not self._is_eager
 
     def lost(self) -> None:

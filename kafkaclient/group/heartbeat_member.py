@@ -209,10 +209,13 @@ class HeartbeatMember:
                 self._apply(frozenset(target)), name=f"kafkaclient-group-{self._group_id}"
             )
             self._applying.add_done_callback(lambda _: self._wake.set())
+        elif target == self._owned:
+            self._assignee.rebalance_ended()
         return _UNKNOWN_TOPIC_RETRY_S if names.keys() < assignment.keys() else float("inf")
 
     async def _apply(self, target: frozenset[TopicPartition]) -> None:
         losses = self._gate.losses
+        self._assignee.rebalance_began()
         self._eager_until = self._clock() + _EAGER_S
         before = frozenset(self._owned)
         self._owned |= target
@@ -222,6 +225,7 @@ class HeartbeatMember:
             await self._assignee.revoked(leaving)
         if losses == self._gate.losses:
             self._owned &= target
+            self._assignee.rebalance_ended()
 
     def _lose(self, code: int) -> None:
         """The coordinator knows this member no more: its partitions may have other owners."""

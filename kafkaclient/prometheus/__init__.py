@@ -1,5 +1,5 @@
-"""Prometheus metrics of producers and streams applications: collectors for prometheus-client, a
-dashboard, alert rules.
+"""Prometheus metrics of producers, consumers and streams applications: collectors for
+prometheus-client, a dashboard, alert rules.
 
 Needs the extra ``prometheus``. docs/how-to/prometheus.md describes it.
 """
@@ -18,9 +18,16 @@ except ImportError as error:
     ) from error
 
 from kafkaclient.prometheus.collector import ProducerMetricsCollector
+from kafkaclient.prometheus.consumer import ConsumerMetricsCollector
 from kafkaclient.prometheus.streams import StreamsMetricsCollector
 
-__all__ = ["ALERT_RULES", "DASHBOARD", "ProducerMetricsCollector", "StreamsMetricsCollector"]
+__all__ = [
+    "ALERT_RULES",
+    "DASHBOARD",
+    "ConsumerMetricsCollector",
+    "ProducerMetricsCollector",
+    "StreamsMetricsCollector",
+]
 
 DASHBOARD = Path(__file__).with_name("grafana.json")
 """The file of the Grafana dashboard."""

@@ -122,6 +122,39 @@ LATENCY = (
     Exported("", "broker_produce_latency_seconds", "From writing a Produce request until its response was read.", kind="histogram"),
 )
 
+CONSUMER_PREFIX = "kafkaclient_consumer_"
+
+CONSUMER_UP = Exported("", "up", "1: the consumer runs. 0: it does not, or its event loop did not answer in time.")
+
+CONSUMER = (
+    Exported("records-consumed-total", "records_consumed", "Records handed out."),
+    Exported("bytes-consumed-total", "consumed_bytes", "Bytes of the keys and values of these records."),
+    Exported("records-lag", "lag_records", "Records between the positions and the ends of all assigned partitions."),
+    Exported("records-lag-max", "lag_max_records", "The same of the partition that is furthest behind."),
+    Exported("assigned-partitions", "assigned_partitions", "Partitions that the consumer has now."),
+    Exported("fetch-total", "fetches", "Responses to Fetch requests."),
+    Exported("fetch-latency-avg", "fetch_latency_avg_seconds", "Time of a Fetch request, with the broker's wait for records, in the last minute.", _PER_MS),
+    Exported("commit-total", "commits", "Commits that were answered."),
+    Exported("commit-latency-avg", "commit_latency_avg_seconds", "Time of a commit, in the last minute.", _PER_MS),
+    Exported("commit-latency-max", "commit_latency_max_seconds", "Time of the slowest commit in the last minute.", _PER_MS),
+    Exported("rebalance-total", "rebalances", "Rebalances that changed or confirmed the assignment."),
+    Exported("rebalance-latency-total", "rebalance_seconds", "Time of rebalances, with giving up partitions.", _PER_MS),
+    Exported("last-rebalance-seconds-ago", "last_rebalance_age_seconds", "Time since the last rebalance; -1 before the first."),
+    Exported("last-heartbeat-seconds-ago", "last_heartbeat_age_seconds", "Time since the last answer to a heartbeat; -1 before the first."),
+    Exported("last-poll-seconds-ago", "last_poll_age_seconds", "Time since a loop asked for a batch; -1 before the first."),
+    Exported("failed-rebalance-total", "memberships_lost", "How often the group removed this member, or it had to leave."),
+    Exported("connection-count", "connections", "Open connections."),
+)
+
+CONSUMER_TOPIC = (
+    Exported("records-consumed-total", "topic_records_consumed", "Records handed out."),
+    Exported("bytes-consumed-total", "topic_consumed_bytes", "Bytes of the keys and values of these records."),
+)
+
+CONSUMER_PARTITION = (
+    Exported("records-lag", "partition_lag_records", "Records between the position and the end of the partition."),
+)
+
 STREAMS_PREFIX = "kafkaclient_streams_"
 
 STREAMS_UP = Exported("", "up", "1: the application runs. 0: it does not, or its event loop did not answer in time.")

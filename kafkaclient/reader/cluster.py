@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ReaderConfig
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.net.pipeline import Meter
     from kafkaclient.wire.fetch import PartitionOffset
 
 
@@ -55,12 +56,13 @@ class ReaderCluster:
         dialer: Dialer | None,
         clock: Callable[[], float] | None,
         rng: Random,
+        meter: Meter | None = None,
     ) -> None:
         self.config = config
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.now: Callable[[], float] = clock or self.loop.time
         self.rng = rng
-        self.router: Router = Router(config, dialer, clock=self.now, rng=rng)
+        self.router: Router = Router(config, dialer, clock=self.now, rng=rng, meter=meter)
         self.readings: WeakSet[_Read] = WeakSet()
         """The reads of this reader that still exist."""
         self._waits = Waits(self.now)

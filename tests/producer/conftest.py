@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from asyncio import BaseEventLoop
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,21 +19,30 @@ from tests.producer.support import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.producer.support import Outcomes, StartProducer, Values
 
 
 @pytest.fixture(scope="module", autouse=True)
 def asyncio_debug(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whole-producer tests run in asyncio's debug mode; it sees calls from a wrong thread.
-
-    It is slow: modules with many records say ``ASYNCIO_DEBUG = False``.
-    """
+    """A call of an event loop in a thread that does not run it raises RuntimeError, as in asyncio's
+    debug mode. That mode is slow, because it keeps a traceback of every handle and future: only
+    modules with ``ASYNCIO_DEBUG = True`` have it."""
     with pytest.MonkeyPatch.context() as patch:
-        if getattr(request.module, "ASYNCIO_DEBUG", request.path.parent.name == "scenarios"):
+        if getattr(request.module, "ASYNCIO_DEBUG", False):
             patch.setenv("PYTHONASYNCIODEBUG", "1")
+        for name in ("call_soon", "call_at"):
+            patch.setattr(BaseEventLoop, name, _in_its_thread(getattr(BaseEventLoop, name)))
         yield
+
+
+def _in_its_thread(method: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(loop: BaseEventLoop, *args: Any, **options: Any) -> Any:
+        loop._check_thread()  # type: ignore[attr-defined]
+        return method(loop, *args, **options)
+
+    return checked
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ASYNCIO_DEBUG = False  # many records
-
 PARTITIONS, CALLS = 3, 60
 
 

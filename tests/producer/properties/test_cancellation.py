@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tests.producer.support import StartProducer
 
 
-ASYNCIO_DEBUG = False  # it takes most of the time here
-
 TASKS = 60
 BULK = 40
 

@@ -31,8 +31,6 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ASYNCIO_DEBUG = False  # many records
-
 PARTITIONS, BROKERS, RECORDS = 3, 3, 80
 
 RETRIABLE = [2, 3, 5, 6, 7, 19, 20, 56, 74]

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
 
-ASYNCIO_DEBUG = False  # it takes most of the time here
-
 RECORDS = 120
 PARTITIONS = 3
 

@@ -32,6 +32,8 @@ from tests.producer.support import now, one_topic
 if TYPE_CHECKING:
     from tests.producer.support import StartProducer
 
+ASYNCIO_DEBUG = True
+
 
 def all_values(fake: FakeCluster) -> list[bytes]:
     return [record.value or b"" for p in range(3) for record in fake.log("t", p)]

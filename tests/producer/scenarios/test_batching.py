@@ -20,8 +20,6 @@ from tests.producer.support import now, one_topic
 if TYPE_CHECKING:
     from tests.producer.support import StartProducer, Values
 
-ASYNCIO_DEBUG = False  # many records
-
 
 def batches_per_request(fake: FakeCluster) -> list[int]:
     return [len(request.batches) for request in fake.requests_of(ApiKey.PRODUCE)]

@@ -31,7 +31,6 @@ from tests.producer.support import now, one_topic
 if TYPE_CHECKING:
     from tests.producer.support import StartProducer, Values
 
-ASYNCIO_DEBUG = False  # many records
 BUFFER = 65_536
 
 

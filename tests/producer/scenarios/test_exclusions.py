@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake import FakeCluster
     from tests.producer.support import StartProducer
 
-ASYNCIO_DEBUG = False  # many records
-
 REASONS = ("overdue", "availability", "throttled", "connection")
 
 

@@ -17,8 +17,6 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake import FakeCluster
 
-ASYNCIO_DEBUG = False  # many records
-
 SECONDS = 1.0
 LINGER = 0.005
 REQUEST = 1_000_000

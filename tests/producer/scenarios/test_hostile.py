@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.interceptors import Answer, Request
     from tests.producer.support import StartProducer, Values
 
-ASYNCIO_DEBUG = False  # many steps
-
 MB = 1024 * 1024
 
 

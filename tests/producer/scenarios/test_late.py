@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tests.producer.support import Bench, StartProducer, Values
 
-ASYNCIO_DEBUG = False  # many records
-
 RECORD = bytes(500)
 
 

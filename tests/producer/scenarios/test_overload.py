@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tests.producer.support import StartProducer
 
 
-ASYNCIO_DEBUG = False  # it keeps a traceback of every handle
-
 MEGABYTE = 1 << 20
 BUFFER = 2 * MEGABYTE
 FACTOR = 1.5

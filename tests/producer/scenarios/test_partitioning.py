@@ -19,8 +19,6 @@ from tests.producer.support import one_topic
 if TYPE_CHECKING:
     from tests.producer.support import StartProducer
 
-ASYNCIO_DEBUG = False  # many records
-
 
 async def fair_share(producer: Any, count: int, pause: float = 0.002) -> list[Any]:
     """Send unkeyed records at a steady rate."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 FENCED_AFTER_S = 9.0
 _NOT_LEADER = 6
-ASYNCIO_DEBUG = False
-
 # Every broker leads partitions with and without a replica on broker 4.
 MIXED = [[n % 4, 4, (n + 1) % 4] if n < 4 else [n % 4, (n + 1) % 4, (n + 2) % 4] for n in range(8)]
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.producer import Producer
     from tests.producer.support import StartProducer
 
-ASYNCIO_DEBUG = False
-
 MANY = 10_000
 
 

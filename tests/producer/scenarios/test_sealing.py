@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake import FakeCluster
     from tests.producer.support import StartProducer, Values
 
-ASYNCIO_DEBUG = False  # many records
-
 LARGE = b"large " * 10_000
 
 

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from tests.producer.support import StartProducer
 
 
-ASYNCIO_DEBUG = False  # many records
-
-
 async def load(producer: Any, count: int, pause: float = 0.001, **options: Any) -> list[Any]:
     """Send at a steady rate; what each record ended with."""
     deliveries = []

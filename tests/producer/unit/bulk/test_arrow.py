@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake import FakeCluster
     from tests.producer.support import StartProducer
 
-ASYNCIO_DEBUG = False  # many records
 NOW = 12_500
 
 LISTS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

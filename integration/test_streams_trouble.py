@@ -283,7 +283,8 @@ async def test_only_its_own_task_waits_for_a_partition_without_leader(
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
     alone = {number: [number] for number in range(3)}
     await create_topic(topic, assignments=alone)
-    await create_topic(f"app-{topic}-s-changelog", assignments=alone)
+    compacted = {"cleanup.policy": "compact"}
+    await create_topic(f"app-{topic}-s-changelog", config=compacted, assignments=alone)
     await create_topic(out, assignments={0: [0, 1]})
     app = application(bootstrap, topic, tmp_path)
 

@@ -166,11 +166,11 @@ class RefreshSchedule:
     """
 
     def __init__(self, config: ClientConfig, pause_s: Callable[[int], float], rng: Random) -> None:
-        self.failures = 0
+        self.failures: int = 0
         """How many requests in a row have failed."""
-        self.is_full = False
+        self.is_full: bool = False
         """Whether the request that has begun fetches all topics in use."""
-        self.refreshed_at = float("-inf")
+        self.refreshed_at: float = float("-inf")
         """When the last full refresh was complete."""
         self._config = config
         self._pause_s = pause_s

@@ -92,7 +92,7 @@ class BrokerLink:
         """The connection after its handshake, until its end was handled: it may be closed."""
         self.setup_s: float | None = None
         """How long the last successful attempt took: dialing, handshake, authentication."""
-        self.refused_at = float("-inf")
+        self.refused_at: float = float("-inf")
         """When an answer of the broker was refused last, by the clock."""
         self._refused: Connection | None = None
         self._config = config

@@ -90,10 +90,10 @@ class Router:
         self._clock = clock
         self._rng = rng
         security = Security(config, clock=clock, wall_clock=wall_clock, rng=rng)
-        self.missing_token = security.missing_token
-        self.identity = Identity(Outages(clock))
+        self.missing_token: Callable[[], str | None] = security.missing_token
+        self.identity: Identity = Identity(Outages(clock))
         """The cluster that the client is in. :meth:`metadata` changes it."""
-        self.rebootstrap = Rebootstrap(config)
+        self.rebootstrap: Rebootstrap = Rebootstrap(config)
         self._new_link = partial(
             BrokerLink,
             config=config,

@@ -84,8 +84,9 @@ class Wait:
     __slots__ = ("_key", "_waits", "began", "why")
 
     def __init__(self, waits: Waits, key: _Key, why: Callable[[], str | None]) -> None:
-        self._waits, self._key, self.why = waits, key, why
-        self.began = 0.0
+        self._waits, self._key = waits, key
+        self.why: Callable[[], str | None] = why
+        self.began: float = 0.0
 
     def __enter__(self) -> None:
         self._waits._begin(self, self._key)

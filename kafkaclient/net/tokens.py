@@ -124,7 +124,7 @@ class TokenSource:
     ) -> None:
         request: Any = getattr(provider, "token", provider)
         self._request_token: Callable[[], Awaitable[Token]] = request
-        self.provider = name or _path(provider)
+        self.provider: str = name or _path(provider)
         """The provider's name for messages."""
         self._wall_clock = wall_clock
         self._lock = asyncio.Lock()
@@ -253,7 +253,7 @@ class ClientCredentials:
                 "Content-Type": "application/x-www-form-urlencoded",
             },
         )
-        self.where = _without_secrets(url)
+        self.where: str = _without_secrets(url)
         """The address, without a query and without a password."""
         self._context = context
         self._wall_clock = wall_clock

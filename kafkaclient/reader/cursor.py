@@ -29,13 +29,13 @@ class Cursor:
     """
 
     def __init__(self, where: tuple[str, int], start: int, end: int | None) -> None:
-        self.topic_partition = TopicPartition(*where)
+        self.topic_partition: TopicPartition = TopicPartition(*where)
         if start < 0 or (end is not None and end < start):
             raise ValueError(
                 f"{self.topic_partition}: there is no range of offsets from {start} to {end}"
             )
         self.position = start
-        self.end = _FOREVER if end is None else end
+        self.end: int = _FOREVER if end is None else end
         self.fetch_offset: int | None = start
         """The offset of the next fetch; None if the fetched bytes do not contain it."""
         self.last_epoch: int = -1

@@ -109,7 +109,7 @@ class StreamsApp:
             )
         except TypeError as error:
             raise ConfigError(f"StreamsApp got invalid options: {error}") from error
-        self.observer = Observer(
+        self.observer: Observer = Observer(
             state_listener=self.config.state_listener,
             restore_listener=self.config.restore_listener,
         )

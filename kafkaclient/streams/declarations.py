@@ -67,7 +67,7 @@ class Topic(Generic[K, V]):
         key: Any = BYTES_OR_NONE,
         value: Any = BYTES_OR_NONE,
     ) -> None:
-        self.name = checked_name(name, "topic")
+        self.name: str = checked_name(name, "topic")
         self.key: TypeCodec = codec_of(key, f"the key type of topic {name!r}")
         self.value: TypeCodec = codec_of(value, f"the value type of topic {name!r}")
 
@@ -130,7 +130,7 @@ class RepartitionTopic(Topic[K, V]):
                 f"RepartitionTopic({name!r}) has partitions={partitions!r}: at least 1 and at most "
                 f"{_MAX_PARTITIONS:,}, or None"
             )
-        self.partitions = partitions
+        self.partitions: int | None = partitions
 
 
 class Store(Generic[K, V]):
@@ -158,7 +158,7 @@ class Store(Generic[K, V]):
         key: Any = bytes,
         value: Any = bytes,
     ) -> None:
-        self.name = checked_name(name, "store")
+        self.name: str = checked_name(name, "store")
         self.key: TypeCodec = _store_codec(key, f"the key type of store {name!r}")
         self.value: TypeCodec = _store_codec(value, f"the value type of store {name!r}")
 
@@ -192,7 +192,7 @@ class DeadLetter:
     __slots__ = ("topic",)
 
     def __init__(self, topic: str) -> None:
-        self.topic = checked_name(topic, "dead letter topic")
+        self.topic: str = checked_name(topic, "dead letter topic")
 
     def __repr__(self) -> str:
         return f"DeadLetter({self.topic!r})"

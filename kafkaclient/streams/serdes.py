@@ -77,8 +77,8 @@ class Serde(Generic[T]):
             )
         if deserialize is not None and not callable(deserialize):
             raise ConfigError(f"Serde(deserialize={deserialize!r}): give a function")
-        self.serialize = serialize
-        self.deserialize = deserialize
+        self.serialize: Callable[[T], Any] | Any = serialize
+        self.deserialize: Callable[[bytes], T] | None = deserialize
 
     def __repr__(self) -> str:
         return f"Serde({self.serialize!r}, {self.deserialize!r})"

@@ -27,7 +27,7 @@ class _Restoring:
 
     def __init__(self, store: str) -> None:
         self.store = store
-        self.records = 0
+        self.records: int = 0
 
 
 class TaskProgress:
@@ -54,8 +54,10 @@ class TaskProgress:
 
     def reset(self) -> None:
         """Begin at zero again."""
-        self.records = self.dropped = 0
-        self.seconds = self.slowest_s = 0.0
+        self.records: int = 0
+        self.dropped: int = 0
+        self.seconds: float = 0.0
+        self.slowest_s: float = 0.0
 
     def start(self, record: FetchedRecord, now: float) -> None:
         """The processing of a record begins."""
@@ -106,8 +108,8 @@ class Observer:
         state_listener: StateListener | None = None,
         restore_listener: RestoreListener | None = None,
     ) -> None:
-        self.metrics = StreamsMetrics(clock)
-        self.state = AppState.CREATED
+        self.metrics: StreamsMetrics = StreamsMetrics(clock)
+        self.state: AppState = AppState.CREATED
         self._clock = clock
         self._state_listener = state_listener
         self._restore_listener = restore_listener

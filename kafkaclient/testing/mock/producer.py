@@ -99,7 +99,7 @@ class MockProducer(Producer):
         )
         self.auto_complete = auto_complete
         """Whether each delivery is acknowledged at once."""
-        self.health = Health()
+        self.health: Health = Health()
         """What :meth:`healthy` returns while the producer runs."""
         self._script = Script()
         self._deliveries = PendingDeliveries(self.config, partitions)

@@ -3,8 +3,8 @@
     python streams_zombie.py SOURCE TRIGGER OPTIONS
 
 If the file TRIGGER has the word ``block``, the next processor blocks the event loop for 9 s. If it
-has the word ``stop``, the process stops itself (SIGSTOP) when a commit is about to hand its first
-change to the producer. Both happen once: the file is removed.
+has the word ``stop``, the process stops itself (SIGSTOP) when the first request with a commit's
+changes is about to be written to its socket. Both happen once: the file is removed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkaclient import Producer
+from kafkaclient.net.pipeline import Pipeline
 from kafkaclient.streams import Store, StreamsApp
 
 
@@ -31,14 +32,23 @@ def triggered(trigger: Path, word: str) -> bool:
 
 
 def stop_in_the_next_commit(trigger: Path) -> None:
-    send = Producer.send
+    send, write = Producer.send, Pipeline.send
+    begun = False
 
-    async def stopping(self: Producer, topic: str, *args: Any, **options: Any) -> Any:
-        if topic.endswith("-changelog") and triggered(trigger, "stop"):
-            os.kill(os.getpid(), signal.SIGSTOP)
+    async def sending(self: Producer, topic: str, *args: Any, **options: Any) -> Any:
+        nonlocal begun
+        begun |= topic.endswith("-changelog") and triggered(trigger, "stop")
         return await send(self, topic, *args, **options)
 
-    Producer.send = stopping  # type: ignore[method-assign]
+    def writing(self: Pipeline, buffers: Any, request: Any, **options: Any) -> int:
+        nonlocal begun
+        if begun and request is not None and request.api == "PRODUCE":
+            begun = False
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return write(self, buffers, request, **options)
+
+    Producer.send = sending  # type: ignore[method-assign]
+    Pipeline.send = writing  # type: ignore[method-assign]
 
 
 async def report(app: StreamsApp) -> None:

@@ -124,8 +124,8 @@ async def test_brokers_are_killed_during_commits(
 ) -> None:
     """One after the other: among them are the coordinators of the transactions and of the group.
 
-    The topics are replicated: Kafka 4.3.1 may complete an abort without a marker in a partition
-    whose only replica is starting, and the partition's next commit shows the aborted records."""
+    The topics are replicated: a coordinator ends a transaction without a marker in a partition that
+    has no leader (docs/concepts/guarantees.md)."""
     bootstrap, target = kafka_cluster.bootstrap, f"{topic}-counts"
     replicated = (PARTITIONS, 3, {"min.insync.replicas": "2"})
     await create_topic(topic, *replicated)

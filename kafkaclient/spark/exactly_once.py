@@ -186,6 +186,8 @@ def _prepared(
 class TransactionalTaskWriter(TaskWriter):
     """Writes in a transaction, and prepares it at the end."""
 
+    written = "No row of the task is visible: its transaction is aborted"
+
     def __init__(self, producer: Producer, columns: WriteColumns, query_name: str) -> None:
         super().__init__(producer, columns)
         self._query_name = query_name

@@ -99,15 +99,23 @@ class GivenOptions:
         elsewhere: tuple[str, ...],
     ) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
+        self._use = use
         accepted = {name.lower() for name in known} | _SET_BY_SPARK | _IGNORED
+        others = {name.lower(): name for name in elsewhere}  # Spark hands over names in lower case
         for name in self._values:
             if name in _REJECTED:
                 raise ConfigError(f"option {name} is not accepted: {_REJECTED[name]}")
             if name in accepted or name.startswith(_CLIENT):
                 continue
-            if name in {each.lower() for each in elsewhere}:
-                raise ConfigError(f"option {name} is not for {use}")
+            if name in others:
+                raise self._misplaced(others[name])
             raise ConfigError(_unknown(name, known))
+
+    def _misplaced(self, name: str) -> ConfigError:
+        other = "writing" if self._use == "reading" else "reading"
+        return ConfigError(
+            f"option {name} is not for {self._use}: give it only where it is used, for {other}"
+        )
 
     def get(self, name: str) -> str | None:
         return self._values.get(name.lower())
@@ -135,8 +143,9 @@ class GivenOptions:
             if "option" in field.metadata
         }
 
-    def client(self, config: type[ClientConfig]) -> dict[str, str]:
-        """The ``kafka.*`` options without their prefix, validated by ``config``."""
+    def client(self, config: type[ClientConfig], other: type[ClientConfig]) -> dict[str, str]:
+        """The ``kafka.*`` options without their prefix, validated by ``config``. ``other``: the
+        options of the other direction."""
         client = {
             name.removeprefix(_CLIENT): value
             for name, value in self._values.items()
@@ -144,11 +153,17 @@ class GivenOptions:
         }
         if not client.get("bootstrap.servers", "").strip():
             raise ConfigError("option kafka.bootstrap.servers is missing: set it to host:port,...")
+        for name in sorted(client.keys() & _spellings(other) - _spellings(config)):
+            raise self._misplaced(_CLIENT + name)
         try:
             config.build(client, {})
         except ConfigError as error:
-            raise ConfigError(f"in the options kafka.*: {error}") from error
+            raise ConfigError(f"options kafka.*, here without this prefix: {error}") from error
         return client
+
+
+def _spellings(config: type[ClientConfig]) -> set[str]:
+    return {name for each in config.OPTIONS.values() for name in each.spellings}
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> str:

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import json
 import math
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+    from uuid import UUID
 
 
 EARLIEST, LATEST = -2, -1  # in place of an offset, as in ListOffsets requests
+
+_TOPIC_IDS = "@topicIds"  # beside the topics; no topic's name has an @
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,27 +68,52 @@ class ReadRange:
 
 
 def parse_offsets(given: str | Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Offsets from ``{"topic": {"0": 23, "1": -2}}``, as text or decoded. Raises ValueError."""
+    """Offsets from ``{"topic": {"0": 23, "1": -2}}``, as text or decoded. Raises ValueError. The
+    topics' ids are skipped."""
     decoded = _decode_json(given, '{"topic": {"0": 23, "1": -2}}')
     offsets = {}
     for topic, numbers in decoded.items():
+        if topic == _TOPIC_IDS:
+            continue
         if not isinstance(numbers, Mapping):
             raise ValueError(f"topic {topic} has {numbers!r} instead of offsets by partition")  # noqa: TRY004
         for number, offset in numbers.items():
             if not number.isdecimal():
                 raise ValueError(f"topic {topic} has partition {number!r}, which is not a number")
-            if type(offset) is not int or offset < EARLIEST:
+            if type(offset) is not int or not EARLIEST <= offset < 2**63:
                 raise ValueError(f"partition {topic}-{number} has {offset!r} instead of an offset")
             offsets[TopicPartition(topic, int(number))] = offset
     return offsets
 
 
-def offsets_as_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The inverse of :func:`parse_offsets`. Sorted, because Spark compares offsets as text."""
-    nested: dict[str, dict[str, int]] = {}
+def offsets_as_json(
+    offsets: Mapping[TopicPartition, int], ids: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The inverse of :func:`parse_offsets`. Sorted, because Spark compares offsets as text.
+
+    The known ``ids`` of the topics are included (:func:`id_text`). spark-sql-kafka has none.
+    """
+    nested: dict[str, Any] = {}
     for (topic, number), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(number)] = offset
-    return nested
+    known = {topic: ids[topic] for topic in nested if topic in ids}
+    return nested | {_TOPIC_IDS: known} if known else nested
+
+
+def id_text(topic_id: UUID) -> str:
+    """The id as Kafka's tools show it."""
+    return urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def topic_ids(offsets: Mapping[str, Any] | None) -> Mapping[str, str]:
+    """The ids by topic in the result of :func:`offsets_as_json`."""
+    found: Mapping[str, str] = (offsets or {}).get(_TOPIC_IDS, {})
+    return found
+
+
+def created_again(ids: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    """The topics that have another id now: they were deleted and created again."""
+    return {topic for topic in ids.keys() & now.keys() if ids[topic] != now[topic]}
 
 
 def parse_partitions(given: str) -> tuple[TopicPartition, ...]:

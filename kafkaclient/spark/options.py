@@ -79,7 +79,7 @@ _LOSS_ADVICE = (
     "records may be lost, because retention deleted them before they were read, or the topic was "
     "deleted. With the option failOnDataLoss=false the remaining records are read"
 )
-_milliseconds = matching(r"\d+", lambda found: int(found[0]), "give milliseconds since the epoch")
+_milliseconds = matching(r"0*\d{1,18}", lambda found: int(found[0]), "give milliseconds since the epoch")
 _topic = matching(".+", lambda found: found[0], "give a topic's name")
 _group = matching(".+", lambda found: found[0], "give the name of a group that no consumer uses")
 _strategy = matching("error|latest", lambda found: found[0].lower(), "give error or latest")
@@ -140,7 +140,7 @@ class ReadOptions:
     def parse(cls, options: Mapping[str, str], mode: Mode) -> ReadOptions:
         """The parsed options. Raises ConfigError, which names the option."""
         given = GivenOptions(options, _READ, use="reading", elsewhere=_WRITE)
-        client = _READER_DEFAULTS | given.client(ReaderConfig)
+        client = _READER_DEFAULTS | given.client(ReaderConfig, ProducerConfig)
         if mode == "batch":
             start = _offset_limit(given, "starting", EARLIEST)
             end = _offset_limit(given, "ending", LATEST)
@@ -202,7 +202,7 @@ class WriteOptions:
     def parse(cls, options: Mapping[str, str], mode: Mode) -> WriteOptions:
         """The parsed options. Raises ConfigError, which names the option."""
         given = GivenOptions(options, _WRITE, use="writing", elsewhere=_READ)
-        client = given.client(ProducerConfig)
+        client = given.client(ProducerConfig, ReaderConfig)
         given.read("includeHeaders", flag, default=False)  # the column decides: only check it
         checkpoint = given.get("checkpointLocation")
         found = cls(client=client, checkpoint=checkpoint, **given.declared_by(cls))
@@ -298,25 +298,30 @@ def _check_batch(start: OffsetLimit, end: OffsetLimit) -> None:
         ("startingOffsets", start, LATEST, "latest"),
         ("endingOffsets", end, EARLIEST, "earliest"),
     ):
-        if limit == ByOffset(never):
-            raise ConfigError(
-                f"option {name}={word} is not accepted for batch reads: the read is empty"
-            )
-        for tp, offset in _given_offsets(limit).items():
+        for place, offset in _given(limit, ByOffset).items():
             if offset == never:
                 raise ConfigError(
-                    f"option {name} has {never} ({word}) for {tp}, which is not accepted for "
-                    "batch reads: the partition's read is empty"
+                    f"option {name} is {word}{_for(place)}, which is not accepted for batch reads: "
+                    "the read is empty"
                 )
-    for tp, first in _given_offsets(start).items():
-        last = _given_offsets(end).get(tp, first)
-        if 0 <= last < first:
-            raise ConfigError(
-                f"option startingOffsets has offset {first} for {tp}, which is after {last} of "
-                "endingOffsets"
-            )
+    for kind, name in ((ByOffset, "Offsets"), (ByTime, "Timestamp")):
+        firsts, lasts = _given(start, kind), _given(end, kind)
+        for place in firsts.keys() | lasts.keys():
+            first, last = (each.get(place, each.get(None, -1)) for each in (firsts, lasts))
+            if 0 <= last < first:
+                raise ConfigError(
+                    f"option starting{name} is {first}{_for(place)}, which is after {last} of "
+                    f"ending{name}: the read is empty"
+                )
 
 
-def _given_offsets(limit: OffsetLimit) -> Mapping[TopicPartition, int]:
-    offsets = limit.offsets if isinstance(limit, ByOffset) else None
-    return offsets if isinstance(offsets, Mapping) else {}
+def _for(place: TopicPartition | None) -> str:
+    return "" if place is None else f" for {place}"
+
+
+def _given(limit: OffsetLimit, kind: type[OffsetLimit]) -> Mapping[TopicPartition | None, int]:
+    """The offsets or times of a limit of this kind; one for all partitions is that of None."""
+    if not isinstance(limit, kind):
+        return {}
+    given = limit.offsets if isinstance(limit, ByOffset) else limit.times
+    return {None: given} if isinstance(given, int) else given  # type: ignore[return-value]

@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Literal
 from kafkaclient.errors import ConfigError, UnknownTopicError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.filters import narrowed, since_ms
-from kafkaclient.spark.offsets import EARLIEST, LATEST, ByOffset, ByTime, ReadRange, listed, split
+from kafkaclient.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    ByOffset,
+    ByTime,
+    ReadRange,
+    created_again,
+    id_text,
+    listed,
+    split,
+)
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable, Collection, Mapping
-    from uuid import UUID
 
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.spark.filters import Condition
@@ -47,9 +56,8 @@ class Planner:
         self._matching_topics: list[str] = []
         """The topics that match the pattern."""
         self._matched_at = float("-inf")
-        self._topic_ids: dict[str, set[UUID | None]] = {}
-        """All ids that a topic has had: a broker with old metadata may tell an earlier one."""
-        self._recreated: set[str] = set()
+        self.topic_ids: dict[str, str] = {}
+        """The ids of the topics as last seen (:func:`.id_text`); none before Kafka 2.8."""
 
     async def start(self) -> None:
         await self._reader.start()
@@ -113,17 +121,9 @@ class Planner:
     async def _partitions_of(self, topics: Collection[str]) -> list[TopicPartition]:
         """Only of these topics: others may be thousands."""
         found = await self._reader.list_topics(topics)
-        for name, topic in found.items():
-            ids = self._topic_ids.setdefault(name, {topic.topic_id})
-            if topic.topic_id not in ids:
-                ids.add(topic.topic_id)
-                self._recreated.add(name)
+        ids = {name: each.topic_id for name, each in found.items() if each.topic_id is not None}
+        self.topic_ids |= {name: id_text(each) for name, each in ids.items()}
         return [tp for name in sorted(found) for tp in found[name].partitions]
-
-    async def take_recreated(self) -> set[str]:
-        """The topics that were deleted and created again, as seen since the last call."""
-        recreated, self._recreated = self._recreated, set()
-        return recreated
 
     async def offsets(
         self, partitions: Collection[TopicPartition], at: Literal["earliest", "latest"]
@@ -133,22 +133,26 @@ class Planner:
         return await self._reader.offsets(partitions, at)
 
     async def end_offsets(
-        self, known: Mapping[TopicPartition, int] = MappingProxyType({})
+        self,
+        known: Mapping[TopicPartition, int] = MappingProxyType({}),
+        ids: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[TopicPartition, int]:
         """The end offsets of all subscribed partitions that exist now.
 
-        ``known`` has an offset that the log of each known partition has had. If one of these
-        partitions seems to be gone, the brokers are asked again for 10 s; an end before its offset
-        is believed as :meth:`.Reader.end_offsets` does.
+        ``known`` has an offset that the log of each known partition has had, ``ids`` the ids that
+        the topics had. If one of these partitions seems to be gone, or a topic to have another id,
+        the brokers are asked again for 10 s; an end before its offset is believed as
+        :meth:`.Reader.end_offsets` does.
         """
         found = await self.partitions(ignore_missing=True)
         for pause_s in _PAUSES_S:
-            if not known.keys() - found:
+            if not known.keys() - found and not created_again(ids, self.topic_ids):
                 break
             await asyncio.sleep(pause_s)
             self._matched_at = float("-inf")
             found = await self.partitions(ignore_missing=True)
-        had = {tp: 0 if tp.topic in self._recreated else known.get(tp, 0) for tp in found}
+        new = created_again(ids, self.topic_ids)
+        had = {tp: 0 if tp.topic in new else known.get(tp, 0) for tp in found}
         return await self._reader.end_offsets(had)
 
     async def skip_unmatched(

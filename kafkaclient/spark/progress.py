@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.spark.offsets import parse_offsets
+from kafkaclient.spark.offsets import created_again, parse_offsets, topic_ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,21 +99,25 @@ def count_bytes(frame: Any) -> Any:
 def _source(given: Mapping[str, Any]) -> SourceProgress | None:
     """None for a source of another kind."""
     try:
-        start, end, latest = (
-            _offsets(given[name]) for name in ("startOffset", "endOffset", "latestOffset")
-        )
+        names = ("startOffset", "endOffset", "latestOffset")
+        decoded = [_decoded(given[name]) for name in names]
+        start, end, latest = map(_offsets, decoded)
+        again = created_again(*map(topic_ids, decoded[:2]))
     except (ValueError, AttributeError):
         return None
     if not end and given["endOffset"] != "{}":  # it is of a source whose pattern has no match
         return None
     read = None
-    if all(tp in start or not offset for tp, offset in end.items()):
-        # A topic that was created again may end before its start, and is not read.
+    if all((tp in start and tp.topic not in again) or not offset for tp, offset in end.items()):
+        # The log may have become shorter: it is not read then.
         read = sum(max(0, offset - start.get(tp, 0)) for tp, offset in end.items())
     behind = {tp: max(0, offset - end.get(tp, offset)) for tp, offset in latest.items()}
     return SourceProgress(given["numInputRows"], read, behind or None)
 
 
-def _offsets(given: Any) -> dict[TopicPartition, int]:
-    decoded = json.loads(given) if isinstance(given, str) and given not in ("", "null") else given
-    return parse_offsets(decoded) if decoded and decoded != "null" else {}
+def _decoded(given: Any) -> Any:
+    return json.loads(given or "null") if isinstance(given, str) else given
+
+
+def _offsets(decoded: Any) -> dict[TopicPartition, int]:
+    return parse_offsets(decoded) if decoded else {}

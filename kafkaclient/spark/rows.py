@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -94,10 +94,17 @@ _ACCEPTED_COLUMNS = (
 class Records:
     """Rows of one topic, ready for ``send_arrow``."""
 
-    topic: str
+    topic: str | None
+    """None: these rows have no topic, and cannot be sent."""
     columns: pa.RecordBatch
     rows: pa.Array | None
     """Indexes of the rows in the original batch. None: all of its rows."""
+
+    def before(self, row: int) -> Records:
+        """Those before the row with this index in the original batch."""
+        if self.rows is None:
+            return replace(self, columns=self.columns.slice(0, row))
+        return replace(self, columns=self.columns.slice(0, pc.sum(pc.less(self.rows, row)).as_py()))
 
     def row(self, index: int) -> int:
         """The index in the original batch."""
@@ -161,24 +168,33 @@ class WriteColumns:
         high, low = pc.shift_right(hashes, _HALF), pc.bit_wise_and(hashes, _LOW_HALF)
         return ((pc.sum(high).as_py() or 0) << 32) + (pc.sum(low).as_py() or 0)
 
+    def describe(self, row: pa.RecordBatch) -> str:
+        """The cells of a row that are written. Of keys, values and headers only the size is told:
+        messages go to logs."""
+        places = self.positions if self.topic is None else {"topic": self.topic, **self.positions}
+        cells = {name: row.column(place)[0].as_py() for name, place in places.items()}
+        for name in cells.keys() & {"key", "value"} - {n for n in cells if cells[n] is None}:
+            data = cells[name]
+            cells[name] = f"of {len(data if isinstance(data, bytes) else data.encode())} bytes"
+        if cells.get("headers"):
+            cells["headers"] = len(cells["headers"])
+        return ", ".join(f"{name} {cell}" for name, cell in cells.items())
+
     def records(self, batch: pa.RecordBatch) -> Iterator[Records]:
-        """The rows by topic, each in the order of the batch. Raises InvalidRecordError for a row
-        without topic; its ``index`` is the row."""
+        """The rows by topic, each in the order of the batch; the topics in the order of their first
+        rows."""
         columns = batch.select([*self.positions.values()]).rename_columns([*self.positions])
         if self.same_topic is not None:
             found = [self.same_topic]
         else:
             topics = batch.column(self.topic)
-            if topics.null_count:
-                error = InvalidRecordError("column topic is null: give each row a topic")
-                error.index = pc.index(topics.is_null(), True).as_py()
-                raise error
             found = pc.unique(topics).to_pylist()
         if len(found) == 1:
             yield Records(found[0], columns, None)
             return
         for topic in found:
-            rows = pc.indices_nonzero(pc.equal(topics, topic))
+            chosen = topics.is_null() if topic is None else pc.equal(topics, topic)
+            rows = pc.indices_nonzero(chosen)
             yield Records(topic, columns.take(rows), rows)
 
 

@@ -17,7 +17,13 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from kafkaclient.errors import InvalidRecordError
+from kafkaclient.errors import (
+    AuthorizationError,
+    InvalidRecordError,
+    KafkaError,
+    MetadataTimeoutError,
+    UnknownTopicError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +38,8 @@ if TYPE_CHECKING:
 
 
 _MAX_UNACKNOWLEDGED = 64  # batches; buffer.memory limits their size
+_OF_A_ROW = (InvalidRecordError, UnknownTopicError, MetadataTimeoutError, AuthorizationError)
+"""Errors of one row, or of all rows of a topic."""
 
 
 class TopicWriter:
@@ -71,44 +79,65 @@ def write_rows(
 class TaskWriter:
     """Sends record batches with a producer. Errors name the row of the task."""
 
+    written = (
+        "Rows of the task that were sent before may be in their topics; if Spark runs the task "
+        "again, it writes them again"
+    )
+    """What a task that fails has written, as a sentence."""
+
     def __init__(self, producer: Producer, columns: WriteColumns) -> None:
         self._producer = producer
         self._columns = columns
-        self._in_flight: deque[BulkDelivery] = deque()
+        self._in_flight: deque[tuple[str, BulkDelivery]] = deque()
         self._rows = 0
 
     async def take(self, batch: pa.RecordBatch) -> None:
-        """Send all rows. Raises the errors of these rows or of earlier ones."""
-        try:
-            for records in self._columns.records(batch):
-                await self._send(records)
-        except InvalidRecordError as error:
-            if error.index is None:
-                raise
-            row = self._rows + error.index
-            raise type(error)(f"row {row} of {_task_name()}: {error}") from error
+        """Send all rows. Raises the errors of these rows or of earlier ones.
+
+        If rows of several topics cannot be sent, the error is that of the first one in the order of
+        the batch. Only rows before it are sent after it is found.
+        """
+        bad: KafkaError | None = None
+        row = batch.num_rows
+        for records in self._columns.records(batch):
+            if (sent := records.before(row)).columns.num_rows:
+                try:
+                    await self._send(sent, batch.num_rows)
+                except _OF_A_ROW as error:
+                    row, bad = records.row(getattr(error, "index", None) or 0), error
+        if bad is not None:
+            cells = self._columns.describe(batch.slice(row, 1))
+            raise self._located(bad, f"row {self._rows + row} of {_task_name()} ({cells})") from bad
         self._rows += batch.num_rows
         while self._in_flight and (
-            len(self._in_flight) > _MAX_UNACKNOWLEDGED or self._in_flight[0].done()
+            len(self._in_flight) > _MAX_UNACKNOWLEDGED or self._in_flight[0][1].done()
         ):
-            await self._in_flight.popleft()
+            await self._first_in_flight()
 
-    async def _send(self, records: Records) -> None:
+    async def _send(self, records: Records, rows: int) -> None:
+        if records.topic is None:
+            raise InvalidRecordError("column topic is null: give each row a topic")
+        delivery = await self._producer.send_arrow(records.topic, records.columns)
+        within = f"in rows {self._rows} to {self._rows + rows - 1} of {_task_name()}"
+        self._in_flight.append((within, delivery))
+
+    async def _first_in_flight(self) -> None:
+        where, delivery = self._in_flight.popleft()
         try:
-            delivery = await self._producer.send_arrow(records.topic, records.columns)
-        except InvalidRecordError as error:
-            if error.index is None:
-                raise
-            located = type(error)(f"topic {records.topic}: {error}")
-            located.index = records.row(error.index)
-            raise located from error
-        self._in_flight.append(delivery)
+            await delivery
+        except KafkaError as error:
+            raise self._located(error, where) from error
+
+    def _located(self, error: KafkaError, where: str) -> KafkaError:
+        located = error.for_one()
+        located.args = (f"{where}: {error}. {self.written}",)
+        return located
 
     async def finish(self) -> WriterCommitMessage:
         """Wait until every record is acknowledged. Raises BulkDeliveryError if one is not."""
         await self._producer.flush()
-        for delivery in self._in_flight:
-            await delivery
+        while self._in_flight:
+            await self._first_in_flight()
         return WriterCommitMessage()  # Spark needs one; nothing reads it
 
 

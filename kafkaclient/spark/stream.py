@@ -1,7 +1,7 @@
 """Streaming reads: start and end offsets of a trigger, and the ranges of its tasks.
 
 Spark keeps one reader for the life of a query, in a separate process on the driver. Its offsets are
-spark-sql-kafka's JSON, ``{"topic": {"0": 23}}``.
+spark-sql-kafka's JSON, ``{"topic": {"0": 23}}``, with the topics' ids.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from kafkaclient.spark.offsets import (
     LATEST,
     ByTime,
     ReadRange,
+    created_again,
     limit_offsets,
     offsets_as_json,
     parse_offsets,
     split,
+    topic_ids,
 )
 from kafkaclient.spark.source import read_range
 
@@ -76,9 +78,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planning: tuple[LoopThread, Planner] | None = None
         self._target: dict[TopicPartition, int] | None = None
         """availableNow: where the query ends. None for other triggers."""
+        self._target_ids: dict[str, str] = {}
         self._latest: dict[TopicPartition, int] = {}
-        self._recreated: set[str] = set()
-        """Topics that were deleted and created again since the last batch was planned."""
         self._last_batch_at = float("-inf")
 
     def move(self, state: FirstBatch) -> None:
@@ -86,7 +87,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert state in TRANSITIONS[self.first_batch], f"{self.first_batch.name} to {state.name}"
         self.first_batch = state
 
-    def initialOffset(self) -> dict[str, dict[str, int]]:
+    def initialOffset(self) -> dict[str, Any]:
         """Start of the first batch. Spark calls this when it determines that batch's end, and again
         when it plans the batch. Both results must be the same."""
         start = self._start
@@ -95,12 +96,19 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     @cached_property
-    def _start(self) -> dict[str, dict[str, int]]:
+    def _start(self) -> dict[str, Any]:
         found, start = self._run(lambda planner: planner.partitions()), self._options.start
-        return offsets_as_json(self._run(lambda planner: planner.resolve(start, found, "starting")))
+        resolved = self._run(lambda planner: planner.resolve(start, found, "starting"))
+        return offsets_as_json(resolved, self._ids)
+
+    @property
+    def _ids(self) -> dict[str, str]:
+        """The ids that the topics have now; empty if no topic was asked for yet."""
+        return {} if self._planning is None else self._planning[1].topic_ids
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._run(lambda planner: planner.end_offsets())
+        self._target_ids = dict(self._ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets is not None:
@@ -117,46 +125,50 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = parse_offsets(start) if start else {}
         # Spark kills this process at the end of a query: the last commit must be done before.
         self._commit_to_group(begin, wait=begin == self._target)
-        end = self._end_offsets(begin)
+        ids = topic_ids(start)
+        end = self._run(lambda planner: planner.end_offsets(begin, ids))
+        recreated = created_again(ids, self._ids)
+        begin = self._continued(begin, recreated)
+        for tp in sorted(begin.keys() & end.keys()):
+            if end[tp] < begin[tp]:
+                self._options.report_loss(_ends_early(tp, end[tp], begin[tp]))
+        end = self._up_to_target(begin, end)
         for tp in sorted(begin.keys() - end.keys()):
             self._options.report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}")
         self._latest = end
         first = begin | self._log_starts(begin, end)
-        if self._waits_for_more(first, end, limit):
+        if not recreated and self._waits_for_more(first, end, limit):
             return start
         self._last_batch_at = time.monotonic()
         if isinstance(limit, ReadMaxRows):
             end = limit_offsets(first, end, limit.max_rows)
-        # Spark plans no batch that ends where it starts. That is no empty batch if the topic was
-        # created again: it reads from the first offset, so it ends one record earlier instead.
-        equal = {tp for tp in end if first[tp] < end[tp] == begin.get(tp)}
-        earlier = {tp: end[tp] - 1 for tp in equal if tp.topic in self._recreated}
-        return offsets_as_json(end | earlier)
+        return offsets_as_json(end, self._ids)
 
-    def _end_offsets(self, begin: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Also finds topics that were created again. With availableNow the end is the target,
-        without partitions that are gone."""
-        read = {tp: 0 if tp.topic in self._recreated else begin[tp] for tp in begin}
-        end = self._run(lambda planner: planner.end_offsets(read))
-        recreated = self._run(lambda planner: planner.take_recreated())
-        known = recreated & {tp.topic for tp in begin}
-        for topic in sorted(known):
+    def _continued(
+        self, offsets: dict[TopicPartition, int], recreated: set[str]
+    ) -> dict[TopicPartition, int]:
+        """The offsets without those of topics that were created again, which are reported."""
+        for topic in sorted(recreated):
             self._options.report_loss(
                 f"topic {topic} was deleted and created again",
-                "use a new checkpoint. A restart with this one would skip as many records of the "
-                "new topic as the query has read of the old one",
+                "the query's offsets mean other records now. Use a new checkpoint. With "
+                "failOnDataLoss=false the new topic is read from its start",
             )
-        self._recreated |= recreated
-        for tp in sorted(begin.keys() & end.keys()):
-            if end[tp] < begin[tp] and tp.topic not in self._recreated:
-                self._options.report_loss(_ends_early(tp, end[tp], begin[tp]))
+        return {tp: offset for tp, offset in offsets.items() if tp.topic not in recreated}
+
+    def _up_to_target(
+        self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """With availableNow the target, without partitions that are gone."""
         if self._target is None:
             return end
         target = {tp: offset for tp, offset in self._target.items() if tp in end}
         # Spark asks for the target before the start. With startingOffsets=latest the start may be
         # later in the log.
         is_before_start = any(begin[tp] > target.get(tp, -1) for tp in begin.keys() & end.keys())
-        self._target = end if known or is_before_start else target
+        is_of_another = created_again(self._target_ids, self._ids)
+        self._target = end if is_of_another or is_before_start else target
+        self._target_ids = dict(self._ids)
         return self._target
 
     def _waits_for_more(
@@ -184,7 +196,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """The first offsets of partitions that are read from there: added and re-created ones."""
-        new = {tp for tp in end if tp not in begin or tp.topic in self._recreated}
+        new = end.keys() - begin.keys()
         return self._run(lambda planner: planner.offsets(new, "earliest")) if new else {}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -196,12 +208,17 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "start of that batch (startingOffsets=latest means another offset now). Use a new "
                 "checkpoint, with startingOffsets as JSON if no record may be skipped"
             )
+        ids = topic_ids(end)
+        if not self._ids:  # the batch is repeated after a restart: its topics may be others now
+            self._run(lambda planner: planner.end_offsets(ids=ids))
+        until = self._continued(until, created_again(ids, self._ids))
+        again = created_again(topic_ids(start), ids)
+        begin = {tp: offset for tp, offset in begin.items() if tp.topic not in again}
         new = self._log_starts(begin, until)
         for tp, first in sorted(new.items()):
             if first > 0:
                 report_loss(f"the new partition {tp} begins at offset {first}")
         begin |= new
-        self._recreated.clear()
         # A start without an end: latestOffset has reported its loss, or the first batch is repeated
         # and the partition is newer than the batch.
         ranges = [ReadRange(*tp, begin[tp], offset) for tp, offset in sorted(until.items())]

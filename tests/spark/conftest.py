@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.cluster import topics as log_ends
-from kafkaclient.spark import jobs
+from kafkaclient.spark import jobs, planning
 from kafkaclient.spark.client_cache import ClientCache
 from kafkaclient.spark.options import ReadOptions
 from kafkaclient.testing.fake import FakeCluster
@@ -42,8 +42,9 @@ def fake() -> FakeCluster:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between answers about the end of a log that seems to be shorter."""
+    """Between answers about a log that seems to be shorter, or a topic that seems to be another."""
     monkeypatch.setattr(log_ends, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(planning, "_PAUSES_S", (0.0, 0.0))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -10,11 +11,14 @@ from hypothesis import strategies as st
 
 from kafkaclient.spark.offsets import (
     ReadRange,
+    created_again,
+    id_text,
     limit_offsets,
     offsets_as_json,
     parse_offsets,
     parse_partitions,
     split,
+    topic_ids,
 )
 from kafkaclient.types import TopicPartition
 
@@ -38,6 +42,18 @@ def test_json_round_trip() -> None:
     assert offsets == {TP("b", 10): -1, TP("b", 2): 7, TP("a", 0): -2}
     # In order of numbers: Spark compares the text.
     assert json.dumps(offsets_as_json(offsets)) == '{"a": {"0": -2}, "b": {"2": 7, "10": -1}}'
+
+
+def test_ids_beside_the_offsets() -> None:
+    ids = {"a": id_text(UUID(int=1)), "other": id_text(UUID(int=2))}
+    found = offsets_as_json({TP("a", 0): 3, TP("b", 0): 4}, ids)
+    text = '{"a": {"0": 3}, "b": {"0": 4}, "@topicIds": {"a": "AAAAAAAAAAAAAAAAAAAAAQ"}}'
+    assert json.dumps(found) == text
+    assert parse_offsets(text) == {TP("a", 0): 3, TP("b", 0): 4}
+    assert topic_ids(found) == {"a": ids["a"]}
+    assert topic_ids({"a": {"0": 3}}) == topic_ids(None) == {}
+    assert created_again(topic_ids(found), {"a": "another", "b": "new"}) == {"a"}
+    assert created_again({}, ids) == created_again(ids, ids) == set()
 
 
 @pytest.mark.parametrize(

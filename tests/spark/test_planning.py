@@ -158,23 +158,6 @@ async def test_a_pattern_is_matched_once_per_age_of_metadata(fake, options) -> N
     assert metadata_requests(fake).count(None) == 2
 
 
-async def test_a_topic_that_was_created_again_is_told_once(fake, options) -> None:
-    """Also if a broker with old metadata answers in between."""
-    async with planner(options(), fake) as planning:
-        old = fake._state.topics["t"]
-        await planning.partitions()
-        assert await planning.take_recreated() == set()
-        fake.delete_topic("t")
-        fake.create_topic("t", 3)
-        new = fake._state.topics["t"]
-        told = []
-        for seen in (new, old, new):
-            fake._state.topics["t"] = seen
-            await planning.partitions()
-            told.append(await planning.take_recreated())
-    assert told == [{"t"}, set(), set()]
-
-
 async def test_progress_is_committed_to_a_group(fake, options, caplog) -> None:
     tp = TopicPartition("t", 0)
     given = options("streaming", commitOffsetsToGroup="lag")

@@ -162,11 +162,25 @@ def test_rows_go_to_their_topics_in_order() -> None:
     assert list(found.records(batch.slice(0, 0))) == []
 
 
-def test_a_row_without_topic() -> None:
-    batch = pa.record_batch({"value": ["0", "1"], "topic": ["a", None]})
-    with pytest.raises(InvalidRecordError, match="column topic is null") as refused:
-        list(columns("value string, topic string", None).records(batch))
-    assert refused.value.index == 1
+def test_rows_without_topic_are_apart() -> None:
+    batch = pa.record_batch({"value": ["0", "1", "2"], "topic": ["a", None, "a"]})
+    found = list(columns("value string, topic string", None).records(batch))
+    assert [(each.topic, each.rows.to_pylist()) for each in found] == [("a", [0, 2]), (None, [1])]
+    assert [each.before(2).columns.num_rows for each in found] == [1, 1]
+
+
+def test_a_row_in_an_error() -> None:
+    """Without data: errors go to logs."""
+    found = columns("key binary, value string, headers headers, partition int, topic string", None)
+    headers = [{"key": "secret", "value": b"secret"}]
+    row = {"key": b"secret", "value": "s\u00e9cret", "headers": headers, "partition": 3, "topic": "t"}
+    batch = pa.record_batch({name: [cell] for name, cell in row.items()})
+    told = "topic t, key of 6 bytes, value of 7 bytes, headers 1, partition 3"
+    assert found.describe(batch) == told
+    nulls = pa.record_batch({name: [None] for name in row})
+    assert found.describe(nulls) == told.replace("t,", "None,").replace("of 6 bytes", "None").replace(
+        "of 7 bytes", "None"
+    ).replace("headers 1", "headers None").replace("partition 3", "partition None")
 
 
 blobs = st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=9)), max_size=12)

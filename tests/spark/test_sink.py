@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from kafkaclient import Producer
-from kafkaclient.errors import BulkDeliveryError, InvalidRecordError
+from kafkaclient.errors import BulkDeliveryError, InvalidRecordError, KafkaError
 from kafkaclient.spark.options import WriteOptions
 from kafkaclient.spark.rows import WriteColumns
 from kafkaclient.spark.sink import (
@@ -61,12 +61,35 @@ async def test_a_bad_row_is_named(fake) -> None:
         good = {"value": ["a", "b"], "topic": ["-", "-"], "partition": [0, None]}
         bad = {**good, "partition": pa.array([1, 9], pa.int32())}
         await task.take(pa.record_batch({**good, "partition": pa.array([0, None], pa.int32())}))
-        with pytest.raises(InvalidRecordError, match=r"row 3 of the task: topic t: .*9") as refused:
+        with pytest.raises(InvalidRecordError, match=r"row 3 of the task \(value .*9") as refused:
             await task.take(pa.record_batch(bad))
         assert refused.value.__cause__ is not None
-    async with sink(fake, TO_TOPICS) as task:
-        with pytest.raises(InvalidRecordError, match=r"row 1 of the task: column topic is null"):
-            await task.take(pa.record_batch({"value": ["a", "b"], "topic": ["t", None]}))
+
+
+@pytest.mark.parametrize(
+    ("topics", "row", "said"),
+    [
+        (["t", "u", None, "u", "t"], 2, "topic None.*column topic is null"),
+        (["t", "u", "u", "", None], 3, "topic .*empty"),
+        (["t", "no topic", "u", "", None], 1, "topic no topic, value of 1 bytes.*no topic"),
+        (["t", None, "u", "?", "big"], 1, "topic None.*column topic is null"),
+        (["u", "t", "big", "t", "?"], 2, "topic u, value of 2000 bytes.*max.request.size"),
+        (["u", "missing", "t", None, "u"], 1, "topic missing.*does not exist|topic missing.*within"),
+    ],
+)
+async def test_the_first_bad_row_of_several_topics(fake, topics, row, said) -> None:
+    """In the order of the batch, although rows are sent by topic."""
+    fake.create_topic("u", 3)
+    given = {"max_request_size": 1000, "max_block_ms": 50, "allow_auto_create_topics": False}
+    async with sink(fake, TO_TOPICS, **given) as task:
+        await task.take(pa.record_batch({"value": ["a"], "topic": ["t"]}))
+        values = ["x" * 2000 if topic == "big" else "x" for topic in topics]
+        names = ["u" if topic == "big" else topic for topic in topics]
+        with pytest.raises(KafkaError, match=rf"row {1 + row} of the task \({said}") as refused:
+            await task.take(pa.record_batch({"value": values, "topic": names}))
+        assert "Rows of the task that were sent before may be in their topics" in str(refused.value)
+        await task.finish()
+    assert sum(len(fake.log(topic, n)) for topic in ("t", "u") for n in range(3)) <= 1 + row
 
 
 async def test_a_record_that_brokers_reject_fails_the_task(fake) -> None:
@@ -76,7 +99,7 @@ async def test_a_record_that_brokers_reject_fails_the_task(fake) -> None:
     columns = WriteColumns.check(VALUES, "t")
     async with sink(fake, columns) as task:
         await task.take(pa.record_batch({"value": ["a"]}))
-        with pytest.raises(BulkDeliveryError, match="topic t"):
+        with pytest.raises(BulkDeliveryError, match="in rows 0 to 0 of the task: 1 of 1 .*topic 't'"):
             await task.finish()
 
 

@@ -94,7 +94,8 @@ def aggregate(
         # Without the option a session's "dynamic" would keep the kinds of an earlier report.
         writer = table.write.mode("overwrite").option("partitionOverwriteMode", "static")
         writer.partitionBy(*kinds).parquet(path)
-        return spark.read.schema(table.schema).parquet(path)
+        # Brackets and the like in a folder's name are no pattern (Java: DataSource.GLOB_PATHS_KEY).
+        return spark.read.schema(table.schema).option("__globPaths__", "false").parquet(path)
 
     def rows(query: str, **args: Any) -> list[dict[str, Any]]:
         return [row.asDict() for row in spark.sql(query, args=args or None).collect()]

@@ -130,13 +130,15 @@ SELECT run, part, topic, broker, partition,
        CAST(round(sum(batches)) AS BIGINT) AS batches,
        1e3D * sum(total_s) / sum(batches) AS avg_ms,
        percentile(1e3D * pow(2, (bucket + 0.5D) / {BUCKETS}), array{QUANTILES},
-                  CAST(round(batches) AS BIGINT)) AS quantiles_ms,
+                  CAST(round(1e6D * batches) AS BIGINT)) AS quantiles_ms,
        1e3D * max(longest_s) AS max_ms
 FROM histogram
 GROUP BY GROUPING SETS ((run, part), (run, part, topic), (run, part, broker),
                         (run, part, topic, partition))
 ORDER BY run, part, topic NULLS FIRST, broker NULLS FIRST, partition NULLS FIRST
 """  # noqa: S608 - constants only
+"""Frequencies are whole numbers for Spark, and a batch of a sample counts as, say, 3.33 batches:
+so they are in millionths."""
 
 CURVES = f"""
 SELECT run, bucket, CAST(round(sum(batches)) AS BIGINT) AS batches FROM histogram

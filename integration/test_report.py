@@ -73,15 +73,18 @@ def middle_ms(took_s: float) -> float:
     return 1e3 * 2 ** ((math.floor(32 * math.log2(max(took_s, 1e-6))) + 0.5) / 32)
 
 
+PARTS = {
+    "deciding": ("created_s", "bound_s"),
+    "waiting": ("bound_s", "sent_s"),
+    "answering": ("sent_s", "acknowledged_s"),
+    "whole": ("created_s", "acknowledged_s"),
+}
+
+
 def latencies(rows: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Per part of the latency, as a row of latency.csv."""
     found = {}
-    for part, begin, end in (
-        ("deciding", "created_s", "bound_s"),
-        ("waiting", "bound_s", "sent_s"),
-        ("answering", "sent_s", "acknowledged_s"),
-        ("whole", "created_s", "acknowledged_s"),
-    ):
+    for part, (begin, end) in PARTS.items():
         took = [row[end] - row[begin] for row in rows if row["error"] is None]
         middles = [middle_ms(each) for each in took]
         found[part] = {
@@ -183,6 +186,10 @@ def table(path: Path, run: str, *keys: str) -> dict[tuple[Any, ...], dict[str, f
         }
 
 
+def table_of_latency(out: Path, run: str) -> dict[tuple[Any, ...], dict[str, float]]:
+    return table(out / "latency.csv", run, "part", "topic", "broker", "partition")
+
+
 def alike(figures: Mapping[str, float]) -> Any:
     """Equal but for how they are rounded."""
     return pytest.approx(dict(figures), rel=1e-6, abs=1e-6)
@@ -221,7 +228,7 @@ def test_two_runs_compared(tmp_path) -> None:
         saved = run["saving"]
         assert saved["low_ms"] <= saved["saved_ms"] <= saved["high_ms"]
 
-        latency = table(out / "latency.csv", run["run"], "part", "topic", "broker", "partition")
+        latency = table_of_latency(out, run["run"])
         expected = {
             (part, *place): figures
             for place, of_place in (
@@ -261,6 +268,75 @@ def test_two_runs_compared(tmp_path) -> None:
     assert first["producers"] == 3
     assert first["seconds"] == pytest.approx(6.0, abs=0.2)
     assert second["skew"]["broker_skew_p50"] > first["skew"]["broker_skew_p50"]
+
+
+def quantile_bounds(
+    middles: list[float], weights: list[float], share: float
+) -> tuple[float, float]:
+    """The least and the greatest value that may be called the quantile of weighted values."""
+    order = np.argsort(middles)
+    values, so_far = np.array(middles)[order], np.cumsum(np.array(weights)[order])
+    target = share / 100 * so_far[-1]
+    places = np.searchsorted(so_far, [target - 1e-3, target + 1e-3])
+    low, high = values[np.minimum(places, len(values) - 1)]
+    return low, high
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+def test_samples_are_counted_exactly(tmp_path) -> None:
+    """Each run has the files of two producers, which recorded different shares of their batches:
+    every figure that a sample weighs, against a recount without rounding."""
+    samples = [(share, 1.05 - share) for share in np.linspace(0.05, 1.0, 12)] + [(0.67, 0.3)]
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for seed, shares in enumerate(samples):
+        folder = tmp_path / f"run-{seed}"
+        write_run(folder, Shape(300, producers=2, failed=0.02, batches_per_s=1500.0), seed=seed)
+        rows[folder.name] = []
+        for path in sorted(folder.rglob("*.parquet")):
+            share = shares["batches-p1" in path.name]
+            table = pq.read_table(path, partitioning=None)
+            metadata = {**table.schema.metadata, telemetry.SAMPLE_KEY: repr(float(share))}
+            pq.write_table(table.replace_schema_metadata(metadata), path)
+            rows[folder.name] += [{**row, "weight": 1 / share} for row in table.to_pylist()]
+    out = tmp_path / "out [x]*"  # no pattern
+    folders = [tmp_path / name for name in rows]
+    result = report(tmp_path / "conf", *folders, "--out", out)
+    assert result.returncode == 0, result.stderr
+    for run in json.loads((out / "summary.json").read_text())["runs"]:
+        of_run = rows[run["run"]]
+        sent = [row for row in of_run if row["error"] is None]
+        failed = [row for row in of_run if row["error"] is not None]
+        retried = [row for row in of_run if row["attempts"] > 1]
+
+        def weighed(batches: list[dict[str, Any]], figure: str | None = None) -> Any:
+            found = sum(row["weight"] * (row[figure] if figure else 1) for row in batches)
+            return pytest.approx(found, abs=0.5 + 1e-6)
+
+        assert run["batches"] == weighed(of_run)
+        assert run["records"] == weighed(sent, "records")
+        assert run["bytes"] == weighed(sent, "bytes")
+        assert run["failed_records"] == weighed(failed, "records")
+        assert run["retried_batches"] == weighed(retried)
+        for (part, topic, broker, partition), figures in table_of_latency(out, run["run"]).items():
+            begin, end = PARTS[part]
+            of_place = [
+                row
+                for row in sent
+                if topic in (None, row["topic"])
+                and broker in (None, str(row["broker"]))
+                and partition in (None, str(row["partition"]))
+            ]
+            took = [row[end] - row[begin] for row in of_place]
+            weights = [row["weight"] for row in of_place]
+            assert figures["batches"] == weighed(of_place)
+            assert figures["avg_ms"] == pytest.approx(1e3 * np.average(took, weights=weights))
+            assert figures["max_ms"] == pytest.approx(1e3 * max(took), abs=1e-6)
+            for share in (50, 90, 95, 99, 99.9):
+                bounds = quantile_bounds([*map(middle_ms, took)], weights, share)
+                low, high = (min(bound, 1e3 * max(took)) for bound in bounds)
+                found = figures[f"p{share:g}_ms".replace(".", "")]
+                assert low - 1e-5 <= found <= high + 1e-5, (run["run"], part, share)
 
 
 @pytest.mark.full

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,7 +34,7 @@ from kafkaclient.spark.offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from collections.abc import Set as AbstractSet
 
     from kafkaclient.spark.given_options import Mode
@@ -79,7 +78,9 @@ _LOSS_ADVICE = (
     "records may be lost, because retention deleted them before they were read, or the topic was "
     "deleted. With the option failOnDataLoss=false the remaining records are read"
 )
-_milliseconds = matching(r"0*\d{1,18}", lambda found: int(found[0]), "give milliseconds since the epoch")
+_milliseconds = matching(
+    r"0*\d{1,18}", lambda found: int(found[0]), "give milliseconds since the epoch"
+)
 _topic = matching(".+", lambda found: found[0], "give a topic's name")
 _group = matching(".+", lambda found: found[0], "give the name of a group that no consumer uses")
 _strategy = matching("error|latest", lambda found: found[0].lower(), "give error or latest")
@@ -306,8 +307,8 @@ def _check_batch(start: OffsetLimit, end: OffsetLimit) -> None:
                 )
     for kind, name in ((ByOffset, "Offsets"), (ByTime, "Timestamp")):
         firsts, lasts = _given(start, kind), _given(end, kind)
-        for place in firsts.keys() | lasts.keys():
-            first, last = (each.get(place, each.get(None, -1)) for each in (firsts, lasts))
+        for place in firsts.keys() & lasts.keys():
+            first, last = firsts[place], lasts[place]
             if 0 <= last < first:
                 raise ConfigError(
                     f"option starting{name} is {first}{_for(place)}, which is after {last} of "

@@ -190,7 +190,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._run(lambda planner: planner.commit_to_group(done, wait=wait))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return offsets_as_json(self._latest) or None
+        return offsets_as_json(self._latest, self._ids) or None
 
     def _log_starts(
         self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int]

@@ -84,7 +84,10 @@ def test_which_partitions() -> None:
             "startingTimestamp is 10, which is after 5 of endingTimestamp: the read is empty",
         ),
         (
-            {"startingOffsetsByTimestamp": '{"t": {"3": 10}}', "endingTimestamp": "5"},
+            {
+                "startingOffsetsByTimestamp": '{"t": {"3": 10}}',
+                "endingOffsetsByTimestamp": '{"t": {"3": 5}}',
+            },
             "startingTimestamp is 10 for t-3, which is after 5",
         ),
         ({"startingTimestamp": str(2**63)}, "startingTimestamp='9223372036854775808'"),

@@ -173,14 +173,22 @@ def test_a_row_in_an_error() -> None:
     """Without data: errors go to logs."""
     found = columns("key binary, value string, headers headers, partition int, topic string", None)
     headers = [{"key": "secret", "value": b"secret"}]
-    row = {"key": b"secret", "value": "s\u00e9cret", "headers": headers, "partition": 3, "topic": "t"}
+    row = {
+        "key": b"secret",
+        "value": "s\u00e9cret",
+        "headers": headers,
+        "partition": 3,
+        "topic": "t",
+    }
     batch = pa.record_batch({name: [cell] for name, cell in row.items()})
     told = "topic t, key of 6 bytes, value of 7 bytes, headers 1, partition 3"
     assert found.describe(batch) == told
     nulls = pa.record_batch({name: [None] for name in row})
-    assert found.describe(nulls) == told.replace("t,", "None,").replace("of 6 bytes", "None").replace(
-        "of 7 bytes", "None"
-    ).replace("headers 1", "headers None").replace("partition 3", "partition None")
+    assert found.describe(nulls) == told.replace("t,", "None,").replace(
+        "of 6 bytes", "None"
+    ).replace("of 7 bytes", "None").replace("headers 1", "headers None").replace(
+        "partition 3", "partition None"
+    )
 
 
 blobs = st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=9)), max_size=12)

@@ -51,6 +51,9 @@ class Offsets(dict[str, Any]):
 
     __hash__ = None
 
+    def __or__(self, other: dict[str, Any]) -> Offsets:
+        return Offsets({**self, **other})
+
     def __eq__(self, other: object) -> bool:
         return parse_offsets(self) == parse_offsets(other)
 
@@ -216,7 +219,7 @@ def test_a_partition_that_the_broker_asked_does_not_know_yet(
     reader = opened(failOnDataLoss="false", **given)
     if available_now:
         reader.prepareForTriggerAvailableNow()
-    begin = {"t": at(0, 0, 0, 0)["t"], "tt": {"0": 0}} if given else at(0, 0, 0, 0)
+    begin = at(0, 0, 0, 0) | ({"tt": {"0": 0}} if given else {})
 
     def pauses() -> Iterator[float]:
         yield 0.0
@@ -259,7 +262,9 @@ def test_a_topic_that_was_deleted_and_created_again(opened, fake, fill, records:
     fake.delete_topic("t")
     fake.create_topic("t", 3)
     fill(0, records)
-    with pytest.raises(OffsetOutOfRangeError, match="topic t was deleted and created again: .* Use"):
+    with pytest.raises(
+        OffsetOutOfRangeError, match=r"topic t was deleted and created again: .* Use"
+    ):
         strict.latestOffset(start, ALL)
     first = lenient.latestOffset(start, ReadMaxRows(2))
     assert first == at(2, 0, 0)
@@ -319,25 +324,27 @@ def test_a_checkpoint_behind_the_start_of_an_open_transaction(opened, fake, fill
 
 
 @pytest.fixture
-def half_read(opened, fill) -> tuple[KafkaStreamReader, KafkaStreamReader]:
-    """Queries with availableNow that have read 4 of 10 records; for one loss is an error."""
+def half_read(opened, fill) -> tuple[KafkaStreamReader, KafkaStreamReader, dict[str, Any]]:
+    """Queries with availableNow that have read 4 of 10 records, and the offsets; for the first
+    query loss is an error."""
     fill(0, 10)
     readers = opened(), opened(failOnDataLoss="false")
     for reader in readers:
         reader.prepareForTriggerAvailableNow()
-        assert reader.latestOffset(at(0, 0, 0), ReadMaxRows(4)) == at(4, 0, 0)
-    return readers
+        read = reader.latestOffset(at(0, 0, 0), ReadMaxRows(4))
+        assert read == at(4, 0, 0)
+    return *readers, read
 
 
 def test_available_now_sees_topics_that_are_created_again(half_read, fake, fill) -> None:
     fake.delete_topic("t")
     fake.create_topic("t", 3)
     fill(0, 12)
-    strict, lenient = half_read
+    strict, lenient, start = half_read
     with pytest.raises(OffsetOutOfRangeError, match="topic t was deleted and created again"):
-        strict.latestOffset(at(4, 0, 0), ALL)
-    end = lenient.latestOffset(at(4, 0, 0), ALL)
-    assert ranges(lenient.partitions(at(4, 0, 0), end)) == [(0, 0, 12)]
+        strict.latestOffset(start, ALL)
+    end = lenient.latestOffset(start, ALL)
+    assert ranges(lenient.partitions(start, end)) == [(0, 0, 12)]
     fill(0, 1)
     assert lenient.latestOffset(end, ALL) == end
 
@@ -347,10 +354,10 @@ def test_available_now_sees_topics_that_are_gone(
 ) -> None:
     monkeypatch.setattr(planning, "_PAUSES_S", [0.0])
     fake.delete_topic("t")
-    strict, lenient = half_read
+    strict, lenient, start = half_read
     with pytest.raises(OffsetOutOfRangeError, match="partition t-0 is gone; it was read to off"):
-        strict.latestOffset(at(4, 0, 0), ALL)
-    assert lenient.latestOffset(at(4, 0, 0), ALL) == {}
+        strict.latestOffset(start, ALL)
+    assert lenient.latestOffset(start, ALL) == {}
 
 
 @pytest.mark.parametrize("restarted", [False, True])

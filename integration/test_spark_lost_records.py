@@ -82,6 +82,13 @@ async def test_a_deleted_topic_ends_the_query_and_not_its_checkpoint(
     await create_topic(other, 1)
     await fill(bootstrap, other, range(3), 1)
     assert run() == 3
+    async with Admin(kafka_cluster.bootstrap) as admin:
+        await admin.delete_topics([other])
+    await create_topic(other, 1)
+    await fill(bootstrap, other, range(6), 1)
+    with pytest.raises(Exception, match=f"topic {other} was deleted and created again"):
+        run()
+    assert run(failOnDataLoss="false") == 6
 
 
 @pytest.mark.parametrize("fails_on_loss", [True, False])

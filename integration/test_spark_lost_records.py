@@ -125,7 +125,7 @@ async def test_a_topic_that_is_created_again_is_another_topic(
                 query.awaitTermination(60)
         else:
             await found_at_least(35)
-        assert len(found) == (10 if fails_on_loss else 35)
+        assert len(found) == (10 if fails_on_loss else 35), (found, query.recentProgress)
         assert len(set(found)) == len(found)
     finally:
         query.stop()

@@ -153,7 +153,12 @@ class Planner:
             found = await self.partitions(ignore_missing=True)
         new = created_again(ids, self.topic_ids)
         had = {tp: 0 if tp.topic in new else known.get(tp, 0) for tp in found}
-        return await self._reader.end_offsets(had)
+        before = dict(self.topic_ids)
+        ends = await self._reader.end_offsets(had)
+        await self.partitions(ignore_missing=True)
+        if created_again(before, self.topic_ids):  # meanwhile: the ends may be of the new topic
+            return await self.end_offsets(known, ids)
+        return ends
 
     async def skip_unmatched(
         self, ranges: list[ReadRange], conditions: tuple[Condition, ...]

@@ -23,6 +23,7 @@ from kafkaclient.spark.group_progress import GroupProgress
 from kafkaclient.spark.offsets import parse_offsets
 from kafkaclient.spark.planning import Planner
 from kafkaclient.spark.stream import TRANSITIONS, FirstBatch, KafkaStreamReader
+from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -403,6 +404,26 @@ def test_a_repeated_batch_of_a_topic_created_again(opened, fake, fill) -> None:
     assert reader.partitions(start, end) == []
     last = reader.latestOffset(end, ALL)
     assert ranges(reader.partitions(end, last)) == [(0, 0, 7)]
+
+
+def test_a_topic_created_again_while_its_end_is_asked_for(opened, fake, fill) -> None:
+    """Its end is not taken for one of the old topic: records would be read twice."""
+    fill(0, 5)
+    reader = opened(failOnDataLoss="false")
+    start = reader.latestOffset(at(0, 0, 0), ALL)
+
+    left = [1]
+
+    def create_again(_: object) -> None:
+        if left and left.pop():
+            fake.delete_topic("t")
+            fake.create_topic("t", 3)
+            fill(0, 8)
+
+    fake.control(ApiKey.LIST_OFFSETS, create_again)
+    end = reader.latestOffset(start, ALL)
+    assert ranges(reader.partitions(start, end)) == [(0, 0, 8)]
+    assert reader.latestOffset(end, ALL) == end
 
 
 def test_a_broker_with_old_metadata_after_a_restart(opened, fake, fill, monkeypatch) -> None:

@@ -153,7 +153,7 @@ class GivenOptions:
         }
         if not client.get("bootstrap.servers", "").strip():
             raise ConfigError("option kafka.bootstrap.servers is missing: set it to host:port,...")
-        for name in sorted(client.keys() & _spellings(other) - _spellings(config)):
+        for name in sorted(client.keys() & spellings(other) - spellings(config)):
             raise self._misplaced(_CLIENT + name)
         try:
             config.build(client, {})
@@ -162,7 +162,8 @@ class GivenOptions:
         return client
 
 
-def _spellings(config: type[ClientConfig]) -> set[str]:
+def spellings(config: type[ClientConfig]) -> set[str]:
+    """All names of the options of a client."""
     return {name for each in config.OPTIONS.values() for name in each.spellings}
 
 

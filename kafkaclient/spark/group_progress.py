@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin import Admin
 from kafkaclient.config.reader import AdminConfig
+from kafkaclient.spark.given_options import spellings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,15 +22,11 @@ _log = logging.getLogger(__name__)
 _TIMEOUT_S = 10.0  # of a commit
 _PAUSE_S = 10.0  # after a failed commit
 
-# The admin client accepts no fetch options.
-_FOR_ADMIN = frozenset(
-    name for declared in AdminConfig.OPTIONS.values() for name in declared.spellings
-)
-
 
 def new_admin(options: Mapping[str, str], dialer: Dialer | None) -> Admin:
-    """An admin client with a reader's options."""
-    shared = {name: value for name, value in options.items() if name in _FOR_ADMIN}
+    """An admin client with a reader's options. It accepts none for fetches."""
+    accepted = spellings(AdminConfig)
+    shared = {name: value for name, value in options.items() if name in accepted}
     return Admin(shared, dialer=dialer)
 
 

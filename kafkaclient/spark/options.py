@@ -302,7 +302,7 @@ def _check_batch(start: OffsetLimit, end: OffsetLimit) -> None:
         for place, offset in _given(limit, ByOffset).items():
             if offset == never:
                 raise ConfigError(
-                    f"option {name} is {word}{_for(place)}, which is not accepted for batch reads: "
+                    f"option {name} is {word} for {place}, which is not accepted for batch reads: "
                     "the read is empty"
                 )
     for kind, name in ((ByOffset, "Offsets"), (ByTime, "Timestamp")):
@@ -311,18 +311,14 @@ def _check_batch(start: OffsetLimit, end: OffsetLimit) -> None:
             first, last = firsts[place], lasts[place]
             if 0 <= last < first:
                 raise ConfigError(
-                    f"option starting{name} is {first}{_for(place)}, which is after {last} of "
+                    f"option starting{name} is {first} for {place}, which is after {last} of "
                     f"ending{name}: the read is empty"
                 )
 
 
-def _for(place: TopicPartition | None) -> str:
-    return "" if place is None else f" for {place}"
-
-
-def _given(limit: OffsetLimit, kind: type[OffsetLimit]) -> Mapping[TopicPartition | None, int]:
-    """The offsets or times of a limit of this kind; one for all partitions is that of None."""
+def _given(limit: OffsetLimit, kind: type[OffsetLimit]) -> Mapping[TopicPartition | str, int]:
+    """The offsets or times of a limit of this kind, by partition."""
     if not isinstance(limit, kind):
         return {}
     given = limit.offsets if isinstance(limit, ByOffset) else limit.times
-    return {None: given} if isinstance(given, int) else given  # type: ignore[return-value]
+    return {"all partitions": given} if isinstance(given, int) else given  # type: ignore[return-value]

@@ -155,9 +155,10 @@ class Planner:
         had = {tp: 0 if tp.topic in new else known.get(tp, 0) for tp in found}
         before = dict(self.topic_ids)
         ends = await self._reader.end_offsets(had)
-        await self.partitions(ignore_missing=True)
-        if created_again(before, self.topic_ids):  # meanwhile: the ends may be of the new topic
-            return await self.end_offsets(known, ids)
+        if ends != known:
+            await self.partitions(ignore_missing=True)
+            if created_again(before, self.topic_ids):  # meanwhile: the ends may be of the new topic
+                return await self.end_offsets(known, ids)
         return ends
 
     async def skip_unmatched(

@@ -64,10 +64,7 @@ def _spark_home() -> Path | None:
 
 def main() -> int:
     argparse.ArgumentParser(
-        prog="python -m kafkaclient.spark.precompile",
-        description="Add compiled modules to the zips from which Spark's Python processes import "
-        "PySpark, so that each process starts faster. Spark is in SPARK_HOME, or in the package "
-        "pyspark.",
+        "python -m kafkaclient.spark.precompile", description=__doc__
     ).parse_args()
     home = _spark_home()
     zips = sorted(home.glob("python/lib/*.zip")) if home is not None else []

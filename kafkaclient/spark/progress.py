@@ -88,11 +88,9 @@ def count_bytes(frame: Any) -> Any:
     """
     from pyspark.sql import functions  # noqa: PLC0415 - the rest works on stored progress
 
-    size = functions.lit(0)
-    for name in ("key", "value"):
-        if name in frame.columns:
-            length = functions.coalesce(functions.octet_length(name), functions.lit(0))
-            size = size + length
+    none = functions.lit(0)
+    names = {"key", "value"} & {*frame.columns}
+    size = sum((functions.coalesce(functions.octet_length(n), none) for n in names), none)
     return frame.observe(_OBSERVED, functions.sum(size).alias("bytes"))
 
 
@@ -101,7 +99,7 @@ def _source(given: Mapping[str, Any]) -> SourceProgress | None:
     try:
         names = ("startOffset", "endOffset", "latestOffset")
         decoded = [_decoded(given[name]) for name in names]
-        start, end, latest = map(_offsets, decoded)
+        start, end, latest = (parse_offsets(each) if each else {} for each in decoded)
         again = created_again(*map(topic_ids, decoded[:2]))
     except (ValueError, AttributeError):
         return None
@@ -117,7 +115,3 @@ def _source(given: Mapping[str, Any]) -> SourceProgress | None:
 
 def _decoded(given: Any) -> Any:
     return json.loads(given or "null") if isinstance(given, str) else given
-
-
-def _offsets(decoded: Any) -> dict[TopicPartition, int]:
-    return parse_offsets(decoded) if decoded else {}

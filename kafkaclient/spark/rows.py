@@ -102,9 +102,8 @@ class Records:
 
     def before(self, row: int) -> Records:
         """Those before the row with this index in the original batch."""
-        if self.rows is None:
-            return replace(self, columns=self.columns.slice(0, row))
-        return replace(self, columns=self.columns.slice(0, pc.sum(pc.less(self.rows, row)).as_py()))
+        count = row if self.rows is None else pc.sum(pc.less(self.rows, row)).as_py()
+        return replace(self, columns=self.columns.slice(0, count))
 
     def row(self, index: int) -> int:
         """The index in the original batch."""
@@ -173,11 +172,10 @@ class WriteColumns:
         messages go to logs."""
         places = self.positions if self.topic is None else {"topic": self.topic, **self.positions}
         cells = {name: row.column(place)[0].as_py() for name, place in places.items()}
-        for name in cells.keys() & {"key", "value"} - {n for n in cells if cells[n] is None}:
-            data = cells[name]
-            cells[name] = f"of {len(data if isinstance(data, bytes) else data.encode())} bytes"
-        if cells.get("headers"):
-            cells["headers"] = len(cells["headers"])
+        for name in {"key", "value", "headers"} & cells.keys():
+            if (cell := cells[name]) is not None:
+                size = len(cell.encode() if isinstance(cell, str) else cell)
+                cells[name] = size if name == "headers" else f"of {size} bytes"
         return ", ".join(f"{name} {cell}" for name, cell in cells.items())
 
     def records(self, batch: pa.RecordBatch) -> Iterator[Records]:

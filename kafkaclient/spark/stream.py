@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,7 +34,7 @@ from kafkaclient.spark.offsets import (
 from kafkaclient.spark.source import read_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterator
 
     import pyarrow as pa
 
@@ -49,56 +48,30 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class FirstBatch(Enum):
-    """What Spark has asked about the first batch.
-
-    For a new query Spark calls initialOffset, latestOffset and partitions, in this order. After a
-    restart it may have to repeat the first batch. It then knows the batch's end from the
-    checkpoint, and calls only initialOffset and partitions.
-    """
-
-    UNKNOWN = "nothing: the query is new, or goes on after its first batch"
-    STARTED = "its start, and no end since: if Spark plans a batch now, it repeats the first one"
-    ENDED = "its start, and then its end (if the first batch was repeated: the next one's end)"
-
-
-TRANSITIONS: Mapping[FirstBatch, frozenset[FirstBatch]] = {
-    FirstBatch.UNKNOWN: frozenset({FirstBatch.STARTED}),
-    FirstBatch.STARTED: frozenset({FirstBatch.ENDED}),
-    FirstBatch.ENDED: frozenset(),
-}
-
-
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Corresponds to ``KafkaMicroBatchStream`` of spark-sql-kafka."""
 
     def __init__(self, options: ReadOptions) -> None:
-        self.first_batch = FirstBatch.UNKNOWN
         self._options = options
         self._planning: tuple[LoopThread, Planner] | None = None
         self._target: dict[TopicPartition, int] | None = None
         """availableNow: where the query ends. None for other triggers."""
-        self._target_ids: dict[str, str] = {}
         self._latest: dict[TopicPartition, int] = {}
         self._last_batch_at = float("-inf")
-
-    def move(self, state: FirstBatch) -> None:
-        """Move to ``state``, as the table allows."""
-        assert state in TRANSITIONS[self.first_batch], f"{self.first_batch.name} to {state.name}"
-        self.first_batch = state
+        self._repeats_first = False
+        """Spark has asked for the start of the first batch, and for no end since. If it plans a
+        batch now, the query was restarted, and the checkpoint has the first batch's end."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Start of the first batch. Spark calls this when it determines that batch's end, and again
         when it plans the batch. Both results must be the same."""
-        start = self._start
-        if self.first_batch is FirstBatch.UNKNOWN:
-            self.move(FirstBatch.STARTED)
-        return start
+        return self._start
 
     @cached_property
     def _start(self) -> dict[str, Any]:
         found, start = self._run(lambda planner: planner.partitions()), self._options.start
         resolved = self._run(lambda planner: planner.resolve(start, found, "starting"))
+        self._repeats_first = True
         return offsets_as_json(resolved, self._ids)
 
     @property
@@ -108,7 +81,6 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._run(lambda planner: planner.end_offsets())
-        self._target_ids = dict(self._ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets is not None:
@@ -120,8 +92,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """End of the next batch. Spark stores it before it plans the batch, and plans the same
         batch after a restart: only here a lost partition can end the query without harm."""
-        if self.first_batch is FirstBatch.STARTED:
-            self.move(FirstBatch.ENDED)
+        self._repeats_first = False
         begin = parse_offsets(start) if start else {}
         # Spark kills this process at the end of a query: the last commit must be done before.
         self._commit_to_group(begin, wait=begin == self._target)
@@ -132,7 +103,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for tp in sorted(begin.keys() & end.keys()):
             if end[tp] < begin[tp]:
                 self._options.report_loss(_ends_early(tp, end[tp], begin[tp]))
-        end = self._up_to_target(begin, end)
+        end = self._up_to_target(begin, end, recreated)
         for tp in sorted(begin.keys() - end.keys()):
             self._options.report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}")
         self._latest = end
@@ -157,7 +128,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {tp: offset for tp, offset in offsets.items() if tp.topic not in recreated}
 
     def _up_to_target(
-        self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int]
+        self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int], recreated: set[str]
     ) -> dict[TopicPartition, int]:
         """With availableNow the target, without partitions that are gone."""
         if self._target is None:
@@ -166,9 +137,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark asks for the target before the start. With startingOffsets=latest the start may be
         # later in the log.
         is_before_start = any(begin[tp] > target.get(tp, -1) for tp in begin.keys() & end.keys())
-        is_of_another = created_again(self._target_ids, self._ids)
-        self._target = end if is_of_another or is_before_start else target
-        self._target_ids = dict(self._ids)
+        self._target = end if recreated or is_before_start else target
         return self._target
 
     def _waits_for_more(
@@ -202,7 +171,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         report_loss = self._options.report_loss
         begin, until = parse_offsets(start) if start else {}, parse_offsets(end) if end else {}
-        if self.first_batch is FirstBatch.STARTED and _start_can_move(self._options):
+        if self._repeats_first and _start_can_move(self._options):
             report_loss(
                 "the query was stopped in its first batch, and its checkpoint does not have the "
                 "start of that batch (startingOffsets=latest means another offset now). Use a new "

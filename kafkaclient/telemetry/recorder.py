@@ -271,12 +271,10 @@ class TelemetryRecorder:
 
     async def _pause(self, seconds: float) -> None:
         """Wait. The beginning of the recorder's end ends the wait."""
-        if self._closing.is_set():
-            await asyncio.sleep(seconds)
-            return
+        end = asyncio.Event() if self._closing.is_set() else self._closing
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._closing.wait()
+                await end.wait()
 
     def _take_part(self) -> TelemetryPart:
         part = self._parts.popleft()

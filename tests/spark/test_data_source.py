@@ -54,7 +54,7 @@ def test_a_worker_without_pyarrow(lack: Callable[[str], None]) -> None:
         ({"startingOffsets": "latest", "commitOffsetsToGroup": ""}, "commitOffsetsToGroup=''"),
         ({"startingOffsets": "latest", "minPartitions": "x"}, "minPartitions='x'"),
         ({"endingOffsets": "latest", "minPartitions": "x"}, "minPartitions='x'"),
-        ({"endingOffsets": "earliest"}, "endingOffsets is earliest, which"),
+        ({"endingOffsets": "earliest"}, "endingOffsets is earliest for all partitions, which"),
     ],
 )
 def test_load_tells_the_mistake_of_the_read_that_is_meant(

@@ -70,10 +70,10 @@ def test_which_partitions() -> None:
         ({"topic": "t"}, "option topic is not for reading: give it .*, for writing"),
         ({"transactionalIdPrefix": "t"}, "option transactionalIdPrefix is not for reading"),
         ({"quite.something.else": "1"}, "unknown option quite.something.else"),
-        ({"startingOffsets": "latest"}, "startingOffsets is latest, which"),
+        ({"startingOffsets": "latest"}, "startingOffsets is latest for all partitions, which"),
         ({"startingOffsets": "later"}, "option startingOffsets='later'"),
         ({"startingOffsets": '{"t": {"3": -1}}'}, "startingOffsets is latest for t-3"),
-        ({"endingOffsets": "earliest"}, "endingOffsets is earliest, which"),
+        ({"endingOffsets": "earliest"}, "endingOffsets is earliest for all partitions, which"),
         ({"endingOffsets": '{"t": {"3": -2}}'}, "endingOffsets is earliest for t-3"),
         (
             {"startingOffsets": '{"t": {"3": 10}}', "endingOffsets": '{"t": {"3": 5}}'},
@@ -81,7 +81,7 @@ def test_which_partitions() -> None:
         ),
         (
             {"startingTimestamp": "10", "endingTimestamp": "5"},
-            "startingTimestamp is 10, which is after 5 of endingTimestamp: the read is empty",
+            "startingTimestamp is 10 for all partitions, which is after 5 of endingTimestamp",
         ),
         (
             {

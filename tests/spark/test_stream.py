@@ -6,7 +6,6 @@ import asyncio
 import pickle
 import threading
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +21,7 @@ from kafkaclient.spark import planning, stream
 from kafkaclient.spark.group_progress import GroupProgress
 from kafkaclient.spark.offsets import parse_offsets
 from kafkaclient.spark.planning import Planner
-from kafkaclient.spark.stream import TRANSITIONS, FirstBatch, KafkaStreamReader
+from kafkaclient.spark.stream import KafkaStreamReader
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -471,37 +470,31 @@ def test_a_repeated_first_batch(opened, fill, given: dict[str, str], moves: bool
     reader.partitions(start, end)  # the usual way
 
 
-@pytest.mark.parametrize(("before", "after"), list(product(FirstBatch, FirstBatch)))
-def test_the_first_batch_moves_as_its_table_says(
-    opened, before: FirstBatch, after: FirstBatch
-) -> None:
-    reader = opened()
-    reader.first_batch = before
-    if after in TRANSITIONS[before]:
-        reader.move(after)
-        assert reader.first_batch is after
-    else:
-        with pytest.raises(AssertionError, match=f"{before.name} to {after.name}"):
-            reader.move(after)
-        assert reader.first_batch is before
-
-
-def test_calls_of_spark_move_the_first_batch(opened, fill) -> None:
-    """A query that goes on after its first batch never asks for the start."""
+def test_calls_of_spark_that_repeat_no_batch(opened, fill) -> None:
+    """A query that goes on after its first batch never asks for the start, a new one for each
+    batch."""
     reader = opened()
     start = at(0, 0, 0)
     fill(0, 1)
     end = reader.latestOffset(start, ALL)
     assert ranges(reader.partitions(start, end)) == [(0, 0, 1)]
-    assert reader.first_batch is FirstBatch.UNKNOWN
     new = opened()
-    states = []
     for _ in range(2):
         start = new.initialOffset()
-        states.append(new.first_batch)
-        new.partitions(start, new.latestOffset(start, ALL))
-        states.append(new.first_batch)
-    assert states == [FirstBatch.STARTED, FirstBatch.ENDED, FirstBatch.ENDED, FirstBatch.ENDED]
+        assert new.partitions(start, new.latestOffset(start, ALL)) == []
+
+
+@pytest.mark.parametrize(("records", "requests"), [(0, 1), (3, 2)])
+def test_metadata_requests_of_a_trigger(opened, fake, fill, records: int, requests: int) -> None:
+    """The second makes sure that the ends are those of the same topic."""
+    reader = opened(startingOffsets="earliest")
+    start = reader.latestOffset(reader.initialOffset(), ALL)
+    fill(0, records)
+    asked: list[object] = []
+    fake.control(ApiKey.METADATA, asked.append, keep=True)
+    end = reader.latestOffset(start, ALL)
+    reader.partitions(start, end)
+    assert len(asked) == requests
 
 
 @pytest.mark.parametrize("start", ["earliest", '{"t": {"0": 0, "1": 0, "2": 0, "3": 7}}'])

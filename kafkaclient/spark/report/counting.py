@@ -6,7 +6,6 @@ any number of batches. Decisions use 8 buckets per power of two.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -51,17 +50,10 @@ _PLACES = ("run", "topic", "partition", "broker")
 SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
     "seconds": (
         [*_PLACES, "error", "second"],
-        {
-            "batches": "sum",
-            "records": "sum",
-            "bytes": "sum",
-            "retried": "sum",
-            "first_s": "min",
-            "last_s": "max",
-            "append": "sum",
-            "chosen": "sum",
-            "chosen_s": "sum",
-        },
+        dict.fromkeys(
+            ("batches", "records", "bytes", "retried", "append", "chosen", "chosen_s"), "sum"
+        )
+        | {"first_s": "min", "last_s": "max"},
     ),
     "histogram": (
         [*_PLACES, "part", "bucket"],
@@ -248,9 +240,12 @@ def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
 
 def _pack_counts(found: Mapping[str, pa.Table], window_s: float) -> pa.RecordBatch:
     rows = [
-        {"kind": kind, "run": run, "slice": number, "counts": pack(part)}
+        {"kind": kind, "run": run, "slice": number, "counts": pack(part.drop_columns(["slice"]))}
         for kind, table in found.items()
-        for run, number, part in _sliced(table, _slices(kind, table, window_s))
+        for run, of_run in split(table, "run")
+        for number, part in split(
+            with_columns(of_run, slice=pa.array(_slices(kind, of_run, window_s))), "slice"
+        )
     ]
     return pa.RecordBatch.from_pylist(rows, PACKED_COUNTS)
 
@@ -268,16 +263,6 @@ def _slices(kind: str, table: pa.Table, window_s: float) -> np.ndarray:
     if kind == "seconds":
         return np.asarray(table["second"]) // int(_SLICE_S)
     return np.asarray(table["moment"]) // max(1, round(_SLICE_S / window_s))
-
-
-def _sliced(table: pa.Table, slices: np.ndarray) -> Iterator[tuple[int, int, pa.Table]]:
-    runs = np.asarray(table["run"])
-    order = np.lexsort((slices, runs))
-    table, runs, slices = table.take(pa.array(order)), runs[order], slices[order]
-    changes = 1 + np.flatnonzero((np.diff(runs) != 0) | (np.diff(slices) != 0))
-    for begin, end in pairwise((0, *changes.tolist(), len(table))):
-        if begin < end:
-            yield int(runs[begin]), int(slices[begin]), table.slice(begin, end - begin)
 
 
 def pack(table: pa.Table) -> bytes:
@@ -329,18 +314,13 @@ def judge_decisions(cells: pa.Table, times: float, least_s: float) -> pa.Table:
         "regretted": regretted * batches,
     }
     keys = {name: compared[name] for name in ("run", "broker", "bound_by", "is_chosen")}
-    grouped = pa.table(keys | figures).group_by(list(keys), use_threads=False)
-    sums = grouped.aggregate([(name, "sum") for name in figures])
-    return sums.rename_columns([*keys, *figures])
+    return grouped(pa.table(keys | figures), [*keys], dict.fromkeys(figures, "sum"))
 
 
 def _rivals(cells: pa.Table) -> pa.Table:
     """For each broker of a moment with several: the mean duration of all other brokers' batches
     (``others_s``), and of the fastest other broker's batches (``best_s``)."""
-    keys = ["moment", "broker"]
-    sums = cells.group_by(keys, use_threads=False).aggregate(
-        [("total_s", "sum"), ("batches", "sum")]
-    )
+    sums = grouped(cells, ["moment", "broker"], {"total_s": "sum", "batches": "sum"})
     moment, broker, total_s, batches = (np.asarray(column) for column in sums.columns)
     order = np.lexsort((broker, total_s / batches, moment))  # by moment, fastest broker first
     moment, broker, total_s, batches = (c[order] for c in (moment, broker, total_s, batches))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 
 from kafkaclient import telemetry
 from kafkaclient.config.options import TelemetryTarget
@@ -41,16 +41,12 @@ class Period:
     since_s: float | None = None
     until_s: float | None = None
 
-    def overlaps(self, first_s: float, last_s: float) -> bool:
-        is_late = self.until_s is not None and first_s >= self.until_s
-        return not is_late and (self.since_s is None or last_s >= self.since_s)
-
-    def choose(self, table: pa.Table) -> pa.Table:
-        """The rows with an ``ended_s`` in the period."""
-        for keep, limit in ((pc.greater_equal, self.since_s), (pc.less, self.until_s)):
-            if limit is not None:
-                table = table.filter(keep(table["ended_s"], limit))
-        return table
+    def condition(self, started_s: float) -> Any:
+        """What ``done_s`` of a file must satisfy, for pyarrow."""
+        done_s, chosen = ds.field("done_s"), ds.scalar(True)
+        if self.since_s is not None:
+            chosen &= done_s >= self.since_s - started_s
+        return chosen if self.until_s is None else chosen & (done_s < self.until_s - started_s)
 
 
 EVER = Period()
@@ -78,18 +74,18 @@ def read_file(
     except OSError as error:
         raise OSError(f"{where} cannot be read: {target.hide(str(error))}") from None
     try:
-        with pq.ParquetFile(pa.BufferReader(content)) as file:
-            metadata = file.schema_arrow.metadata
-            check_metadata(metadata, where)
-            started_s = _started_s(metadata)
-            groups = _row_groups(file.metadata, started_s, period)
-            excluded = exclusions(metadata, run)
-            for columns in file.iter_batches(
-                BATCHES_AT_A_TIME, groups, _COLUMNS.names, use_threads=False
-            ):
-                table = pa.Table.from_batches([columns])
-                yield period.choose(to_count(table, metadata, run)), excluded
-                excluded = excluded.slice(0, 0)
+        file = ds.ParquetFileFormat().make_fragment(pa.BufferReader(content))
+        metadata = file.physical_schema.metadata
+        check_metadata(metadata, where)
+        excluded = exclusions(metadata, run)
+        for columns in file.to_batches(
+            columns=_COLUMNS.names,
+            filter=period.condition(_started_s(metadata)),
+            batch_size=BATCHES_AT_A_TIME,
+            use_threads=False,
+        ):
+            yield to_count(pa.Table.from_batches([columns]), metadata, run), excluded
+            excluded = excluded.slice(0, 0)
     except (ConfigError, OSError, KeyError, ValueError) as error:  # Arrow's are subclasses
         raise ConfigError(f"{where} cannot be read: {error}") from None
 
@@ -125,20 +121,13 @@ def to_count(table: pa.Table, metadata: Mapping[bytes, bytes], run: int = 0) -> 
 def exclusions(metadata: Mapping[bytes, bytes], run: int = 0) -> pa.Table:
     """How often the producer excluded each broker, by reason (column ``error``)."""
     found = json.loads(metadata.get(telemetry.EXCLUSIONS_KEY.encode(), b"[]"))
-    rows = [
-        {"run": run, "broker": each["broker"], "error": each["reason"], "batches": each["times"]}
-        for each in found
-    ]
-    return pa.Table.from_pylist(rows, _EXCLUSIONS)
+    rows = [{"run": run, **each} for each in found]
+    renamed = {"reason": "error", "times": "batches"}
+    return pa.Table.from_pylist(rows, _EXCLUSIONS).rename_columns(renamed)
 
 
 _EXCLUSIONS = pa.schema(
-    [
-        ("run", pa.int32()),
-        ("broker", pa.int32()),
-        ("error", pa.string()),
-        ("batches", pa.float64()),
-    ]
+    {"run": pa.int32(), "broker": pa.int32(), "reason": pa.string(), "times": pa.float64()}
 )
 
 
@@ -158,17 +147,3 @@ def _file_system(root: str) -> Any:
 
 def _started_s(metadata: Mapping[bytes, bytes]) -> float:
     return start_of(metadata).timestamp()
-
-
-def _row_groups(metadata: Any, started_s: float, period: Period) -> list[int]:
-    """The row groups that may have batches of the period, by their statistics."""
-    places = {metadata.schema.column(n).name: n for n in range(metadata.num_columns)}
-    groups = range(metadata.num_row_groups)
-    done = [metadata.row_group(n).column(places["done_s"]).statistics for n in groups]
-    return [
-        number
-        for number, known in zip(groups, done, strict=True)
-        if known is None
-        or not known.has_min_max
-        or period.overlaps(known.min + started_s, known.max + started_s)
-    ]

@@ -21,12 +21,7 @@ _MB = 1024.0 * 1024.0
 _FIGURES = ("batches", "avg_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")
 _VERDICTS = ("batches", "took_ms", "others_ms", "best_ms", "regretted")
 _PLACES = ("topic", "broker", "partition")
-_SET_PLACES = {
-    "part": set(),
-    "topic": {"topic"},
-    "broker": {"broker"},
-    "partition": {"topic", "partition"},
-}
+_SET_PLACES = {"part": set(), "partition": {"topic", "partition"}}
 
 Row = dict[str, Any]
 
@@ -74,7 +69,7 @@ class Findings:
     def by(self, column: str, part: str = "whole") -> list[Row]:
         """The rows of a part of the latency by "topic", "broker" or "partition". With "part": the
         row of all batches."""
-        wanted = _SET_PLACES[column]
+        wanted = _SET_PLACES.get(column, {column})
         return [
             row
             for row in self.latency
@@ -156,38 +151,16 @@ def write_findings(folder: Path, found: Sequence[Findings], judgement: Judgement
     ):
         rows = ({**row, "run": run.run} for run in found for row in getattr(run, name))
         with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, columns)
+            writer = csv.DictWriter(file, columns, extrasaction="ignore")
             writer.writeheader()
-            writer.writerows(_rounded(_chosen(row, columns)) for row in rows)
+            writer.writerows(map(_rounded, rows))
 
 
 def _as_json(run: Findings, first: Findings) -> Row:
-    def verdicts(column: str) -> Row:
-        judged = [row for row in run.decisions if row[column] is not None]
-        return {str(row[column]): _chosen(row, _VERDICTS) for row in judged}
-
-    brokers: dict[str, Row] = {}
-    for part in PARTS:
-        for row in run.by("broker", part):
-            brokers.setdefault(str(row["broker"]), {})[part] = _chosen(row, _FIGURES)
-    fields = asdict(run)
-    for table in ("latency", "decisions", "curve", "series"):
-        del fields[table]
-    return {
-        **fields,
-        "latency": {part: _chosen(run.part(part), _FIGURES) for part in PARTS},
-        "brokers": brokers,
-        "decisions": {
-            "all": _chosen(run.verdict, _VERDICTS),
-            "brokers": verdicts("broker"),
-            "bound_by": verdicts("bound_by"),
-        },
-        "against_first": run.against(first),
-    }
-
-
-def _chosen(row: Row, names: Sequence[str]) -> Row:
-    return {name: row[name] for name in names if name in row}
+    """The rows as in the CSV files; no latencies of topics and partitions, which may be many."""
+    fields = {name: each for name, each in asdict(run).items() if name not in ("curve", "series")}
+    latency = [row for row in run.latency if row["topic"] is None]
+    return {**fields, "latency": latency, "against_first": run.against(first)}
 
 
 def _rounded(value: Any) -> Any:

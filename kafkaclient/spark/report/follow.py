@@ -80,13 +80,12 @@ def following(
         on_view(view)
 
     register(spark)  # Spark does not find the source of some editable installations
-    source = spark.readStream.format("kafkaclient").option("subscribe", topic)
-    for name, value in client.items():
-        source = source.option(f"kafka.{name}", value)
-    source = (
-        source.option("startingTimestamp", str(round(since_s * 1000)))
-        .option("startingOffsetsByTimestampStrategy", "latest")
-        .option("failOnDataLoss", "false")
+    source = spark.readStream.format("kafkaclient").options(
+        **{f"kafka.{name}": value for name, value in client.items()},
+        subscribe=topic,
+        startingTimestamp=str(round(since_s * 1000)),
+        startingOffsetsByTimestampStrategy="latest",
+        failOnDataLoss="false",
     )
     # Spark needs a checkpoint; no start uses an earlier one. SIGTERM leaves it to the next start.
     checkpoint = (out / ".checkpoint").absolute()

@@ -152,17 +152,14 @@ def _saving(run: Findings) -> Iterator[str]:
     if not saved:
         yield row(run.run, [f"<td colspan=6>{_NOTHING_JUDGED}</td>"])
         return
-    yield row(
-        run.run,
-        [
-            cell(number(saved["batches"], 0)),
-            cell(number(saved["actual_ms"], 2)),
-            cell(number(saved["saved_ms"], 2)),
-            cell(f"{saved['low_ms']:,.2f} to {saved['high_ms']:,.2f}"),
-            cell(_percent(saved["assumed"])),
-            cell(number(saved["unjudged"], 0)),
-        ],
-    )
+    cells = [
+        *_numbers(saved, ["batches"], 0),
+        *_numbers(saved, ("actual_ms", "saved_ms"), 2),
+        cell(f"{saved['low_ms']:,.2f} to {saved['high_ms']:,.2f}"),
+        cell(_percent(saved["assumed"])),
+        *_numbers(saved, ["unjudged"], 0),
+    ]
+    yield row(run.run, cells)
 
 
 def _exclusions(run: Findings) -> Iterator[str]:

@@ -32,7 +32,7 @@ def test_sums_and_bounds(monkeypatch: pytest.MonkeyPatch, unsummed: int) -> None
     def row(second: int, batches: int, first_s: float) -> dict[str, Any]:
         sums = {"batches": batches, "records": 10 * batches, "bytes": 7, "retried": 0}
         times = {"first_s": first_s, "last_s": first_s + 1}
-        return {**PLACE, "error": "E", "second": second, **sums, **times, **CHOICES}
+        return {**PLACE, "error": "E", "second": second, **sums, **CHOICES, **times}
 
     first = [row(5, 1, 5.5), row(6, 2, 6.5)]
     found = applied("seconds", first, [row(5, 3, 5.25)], [row(5, 4, 9.0)])

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.report import counting, facts
+from kafkaclient.spark.report import counting
 from kafkaclient.spark.report.counting import (
     PACKED_COUNTS,
     SUMS,
@@ -254,11 +254,6 @@ def test_only_batches_of_the_period_are_read(tmp_path: Path) -> None:
     expected = [at for at in ended if 1001.0 <= at < 1002.0]
     assert found["ended_s"].to_pylist() == pytest.approx(expected)
     assert 0 < len(expected) < 1000
-    with pq.ParquetFile(path) as file:
-        groups = facts._row_groups(file.metadata, 1000.0, Period(None, 1001.5))
-        assert 0 < len(groups) < file.num_row_groups, "later row groups are skipped"
-        groups = facts._row_groups(file.metadata, 1000.0, Period(1001.5))
-        assert 0 < len(groups) < file.num_row_groups, "earlier row groups are skipped"
 
 
 def test_a_failure_is_in_the_period_in_which_it_failed(tmp_path: Path) -> None:

@@ -88,18 +88,13 @@ async def _fetch(
     reader: Reader, options: ReadOptions, wanted: ReadRange
 ) -> AsyncGenerator[FetchedBatch]:
     tp, start, end = wanted.topic_partition, wanted.start, wanted.end
-
-    def lose(position: int, what: str, *advice: str) -> None:
-        options.report_loss(f"{tp} is read from offset {position} to {end}, but {what}", *advice)
-
     log_end = await _log_end(reader, tp)
     if log_end is None:
-        lose(start, "does not exist")
+        options.report_loss(f"{tp} is read from offset {start} to {end}, but does not exist")
         return
     if log_end < end:  # records were lost, or the topic was created again
-        lose(
-            start,
-            f"ends at {log_end}",
+        options.report_loss(
+            f"{tp} is read from offset {start} to {end}, but ends at {log_end}",
             "the topic was created again, brokers have lost records, or an option (endingOffsets) "
             "is beyond the end. With failOnDataLoss=false the remaining records are read",
         )
@@ -113,10 +108,15 @@ async def _fetch(
             if error.available is None:
                 raise
             (first, last), position = error.available, reading.positions[tp]
-            lose(position, f"has {first} to {last}")
+            options.report_loss(
+                f"{tp} is read from offset {position} to {end}, but has {first} to {last}"
+            )
             start = max(position, first) if position <= last else end  # behind the end is nothing
         except UnknownTopicError:
-            lose(reading.positions[tp], "was created again")
+            position = reading.positions[tp]
+            options.report_loss(
+                f"{tp} is read from offset {position} to {end}, but was created again"
+            )
             start = end
         else:
             start = end

@@ -62,9 +62,12 @@ class Commits:
                 {tp: each if isinstance(each, int) else each.offset for tp, each in sent.items()}
             )
 
-    def _check(self, offsets: Mapping[TopicPartition, object] | None) -> None:
+    def _check(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> None:
         lost = self._partitions.lost_in_hand if offsets is None else None
-        for where in offsets or ():
+        for where, given in (offsets or {}).items():
+            offset = given if isinstance(given, int) else given.offset
+            if offset < 0:  # brokers accept it, and forget the group's offset
+                raise ValueError(f"{where}: offset {offset} cannot be committed")
             if where not in self._partitions:
                 lost = where
         if lost is not None:
@@ -101,5 +104,5 @@ class Commits:
             _log.warning(
                 "%s: no commit, so records that are finished may be consumed again: %s",
                 what,
-                error or f"no answer within {timeout_s:g} s",
+                str(error) or f"no answer within {timeout_s:g} s",
             )

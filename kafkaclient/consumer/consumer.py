@@ -11,7 +11,7 @@ from kafkaclient.cluster.waits import close_dropped
 from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.consumer.records import RecordStream
 from kafkaclient.consumer.runtime import ConsumerRuntime
-from kafkaclient.consumer.subscription import RebalanceListener, Subscription
+from kafkaclient.consumer.subscription import RebalanceListener, Subscription, in_listener
 from kafkaclient.errors import ConfigError, ConsumerStateError
 from kafkaclient.topic_names import several
 from kafkaclient.types import TopicPartition
@@ -77,6 +77,9 @@ class Consumer:
         self._wall_clock = wall_clock
         self._rng = rng or Random()
         self._is_closed = self._is_closing = False
+        self._closing: asyncio.Task[None] | None = None
+        self._stream: RecordStream | None = None
+        self._loop_number = 0
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open" if self._runtime else "not started"
@@ -124,13 +127,20 @@ class Consumer:
 
     async def stop(self) -> None:
         """Commit what is finished, leave the group, and disconnect. Loops of other tasks end. Does
-        not wait for a record in hand. Calling it again does nothing."""
-        if self._is_closing:
-            return
+        not wait for a record in hand. If it is canceled, stopping continues. In a method of the
+        rebalance listener it returns at once."""
         self._is_closing = True
+        if self._runtime is None:
+            self._is_closed = True
+            return
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(self._runtime), name="consumer-stop")
+        if not in_listener.get():
+            await asyncio.shield(self._closing)
+
+    async def _close(self, runtime: ConsumerRuntime) -> None:
         try:
-            if self._runtime is not None:
-                await self._runtime.close()  # the listener may still use the consumer
+            await runtime.close()  # the listener may still use the consumer
         finally:
             self._is_closed = True
 
@@ -163,20 +173,37 @@ class Consumer:
         return self._records(tracked=True)
 
     def _records(self, *, tracked: bool) -> RecordStream:
-        runtime = self._running()
+        runtime, number = self._running(), self._begin_loop()
         rows = runtime.partitions.begin_loop(tracked=tracked, whole=False)
 
         async def refill() -> Any:
+            self._check_loop(number)
             return await runtime.steps.next_rows(tracked=tracked)
 
-        return RecordStream(rows, refill)
+        self._stream = RecordStream(rows, refill)
+        return self._stream
+
+    def _begin_loop(self) -> int:
+        """Take over from the loop before. Returns the loop's number."""
+        if self._stream is not None:
+            self._stream.end()
+        self._loop_number += 1
+        return self._loop_number
+
+    def _check_loop(self, number: int) -> None:
+        if number != self._loop_number:
+            raise ConsumerStateError(
+                "another loop has begun to take records from this consumer: use one loop, and "
+                "tracked() to handle records concurrently"
+            )
 
     async def batches(self) -> AsyncIterator[FetchedBatch]:
         """Batches of records of one partition, as columns (Arrow) or rows. A batch is finished when
         the next one is taken. Raises as ``async for record in consumer``."""
-        runtime = self._running()
+        runtime, number = self._running(), self._begin_loop()
         rows = runtime.partitions.begin_loop(tracked=False, whole=True)
         while True:
+            self._check_loop(number)
             if rows is None:
                 rows = await runtime.steps.next_rows(tracked=False)
             if rows is None:
@@ -325,17 +352,19 @@ class Consumer:
     ) -> None:
         """Commit these offsets, each that of the next record to consume. Without ``offsets``: all
         that was handed out, also the record or batch in hand, which is finished then; of
-        :meth:`tracked` records, those that are done.
+        :meth:`tracked` records, those that are done. Call it so only in the task of the loop. In a
+        method of the rebalance listener the record in hand is left out.
 
         Raises:
             ConsumerStateError: a partition was revoked or lost meanwhile, or there is no
                 ``group_id``. Nothing is committed.
+            ValueError: an offset is negative.
             BrokerError: the coordinator refuses the commit.
             KafkaTimeoutError: no coordinator has answered within ``max.block.ms``; the offsets may
                 be committed.
         """
         runtime = self._running()
-        if offsets is None:
+        if offsets is None and not in_listener.get():
             runtime.partitions.finish_hand()
         await runtime.commits.commit(offsets)
 

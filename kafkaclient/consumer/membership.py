@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.consumer.subscription import in_listener
 from kafkaclient.errors import BrokerError, KafkaError, UnsupportedVersionError
 from kafkaclient.group.classic import ClassicProtocol
 from kafkaclient.group.heartbeat_member import HeartbeatMember, HeartbeatOptions
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from kafkaclient.group.connection import GroupConnection
     from kafkaclient.metrics.consumer import ConsumerMetrics
     from kafkaclient.reader.cluster import ReaderCluster
-    from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+    from kafkaclient.types import ConsumerGroupMetadata, TopicListing, TopicPartition
 
 _log = logging.getLogger(__name__)
 
 _LEAVE_TIMEOUT_S = 5.0
 _COMMIT_TIMEOUT_S = 10.0
+_CLOSING_S = 30.0  # the listener may take at most this long when the consumer is closed
+_LOOK_UP_S = 5.0  # heartbeats wait for the names of topics at most this long
 _FIRST_LOOK_S = 1.0  # for topics that do not exist yet; the pause doubles up to metadata.max.age.ms
 # A coordinator's answers if it has no KIP-848, or the group's classic members cannot be taken over.
 _CLASSIC_ONLY = frozenset(
@@ -123,7 +126,6 @@ class Membership:
         """Be in the group, until cancelled; then it is left. Raises what ends a member."""
         self._subscription, self._commits = subscription, commits
         while True:
-            self._wanted.clear()
             await self._join()
             await self._wanted.wait()
 
@@ -212,6 +214,7 @@ class Membership:
             "for. If records take that long, raise max.poll.interval.ms",
             *(self._connection.group_id, self._polls.limit_s),
         )
+        self._wanted.clear()  # join again when a record is asked for after this
         self._gate.lose()
         self.lost(self._partitions.all)
         await self._leave("max.poll.interval.ms has expired")
@@ -237,28 +240,24 @@ class Membership:
         return self._subscribed.topics
 
     async def _counts(self, topics: Collection[str]) -> dict[str, int]:
-        found = await self._cluster.list_topics(topics, skip_denied=True)
+        found = await self._listed(topics, skip_denied=True)
         return {name: len(listing.partitions) for name, listing in found.items()}
 
     async def _topic_names(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
         view = self._cluster.metadata.view.topics
         known = {topic.topic_id: name for name, topic in view.items()}
         if not known.keys() >= set(ids):
-            listed = await self._cluster.list_topics(self._subscribed.names)
+            listed: Mapping[str, TopicListing] = {}
+            with suppress(TimeoutError):
+                async with time_limit(_LOOK_UP_S):
+                    listed = await self._listed(self._subscribed.names)
             known |= {listing.topic_id: name for name, listing in listed.items()}
         return {topic_id: known[topic_id] for topic_id in ids if topic_id in known}
 
     async def _learn_topics(self) -> bool:
         """Look for the topics of the subscription. Whether other ones match its pattern now."""
         subscribed, group_id = self._subscribed, self._connection.group_id
-        while True:
-            try:
-                found = await self._cluster.list_topics(subscribed.names)
-                break
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                _log.warning("group %s: its topics are not known yet: %s", group_id, error)
+        found = await self._listed(subscribed.names)
         if missing := (subscribed.names or frozenset()) - found.keys():
             _log.warning(
                 "group %s subscribes to topics that do not exist: %s. They are consumed once they "
@@ -267,6 +266,19 @@ class Membership:
             )
         counts = {name: len(listing.partitions) for name, listing in found.items()}
         return subscribed.learn(counts, match=self._is_classic)
+
+    async def _listed(
+        self, names: Collection[str] | None, *, skip_denied: bool = False
+    ) -> Mapping[str, TopicListing]:
+        """As :meth:`.ReaderCluster.list_topics`, repeated until there is an answer."""
+        while True:
+            try:
+                return await self._cluster.list_topics(names, skip_denied=skip_denied)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                group_id = self._connection.group_id
+                _log.warning("group %s: its topics are not known yet: %s", group_id, error)
 
     async def _watch_topics(
         self, member: GroupMember, topics_changed: Callable[[], Awaitable[bool]]
@@ -298,10 +310,13 @@ class Membership:
     # --- partitions -----------------------------------------------------------------------------
 
     async def added(self, partitions: Set[TopicPartition]) -> None:
-        if self._losing is not None:
-            await asyncio.wait({self._losing})
-            self._losing.result()
-        if self._is_closing:
+        losses = self._gate.losses
+        while (losing := self._losing) is not None:
+            await asyncio.wait({losing})
+            losing.result()
+            if losing is self._losing:
+                break
+        if self._is_closing or losses != self._gate.losses:
             return
         _log.info("group %s: %s added", self._connection.group_id, _listed(partitions))
         self._partitions.add(partitions, self._subscribed.is_new)
@@ -320,9 +335,12 @@ class Membership:
 
     async def _give_up(self, partitions: Set[TopicPartition]) -> None:
         assert self._commits is not None
-        await self._tell(self._listener.on_revoked, partitions)
-        await self._commits.commit_before("partitions are revoked", _COMMIT_TIMEOUT_S, partitions)
-        self._partitions.remove(partitions)
+        try:
+            await self._tell(self._listener.on_revoked, partitions)
+        finally:
+            what = "partitions are revoked"
+            await self._commits.commit_before(what, _COMMIT_TIMEOUT_S, partitions)
+            self._partitions.remove(partitions)
 
     def lost(self, partitions: Set[TopicPartition]) -> None:
         if not partitions:
@@ -334,22 +352,36 @@ class Membership:
             *(self._connection.group_id, _listed(partitions)),
         )
         self._partitions.remove(partitions)
-        self._losing = asyncio.create_task(self._tell(self._listener.on_lost, partitions))
+        self._losing = asyncio.create_task(self._tell_lost(self._losing, partitions))
+
+    async def _tell_lost(
+        self, before: asyncio.Task[None] | None, partitions: Set[TopicPartition]
+    ) -> None:
+        if before is not None:
+            await before
+        await self._tell(self._listener.on_lost, partitions)
 
     async def _tell(
         self,
         method: Callable[[Set[TopicPartition]], Awaitable[None] | None],
         partitions: Set[TopicPartition],
     ) -> None:
-        waiting = method(partitions)
-        if waiting is not None:
-            try:
-                async with time_limit(self._polls.limit_s) as limit:
-                    await waiting
-            except TimeoutError:
-                if not limit.expired():
-                    raise
-                _log.error("a rebalance listener took longer than max.poll.interval.ms; cancelled")
+        limit_s = self._polls.limit_s
+        if self._is_closing:
+            limit_s = min(limit_s, _CLOSING_S)
+        token = in_listener.set(True)
+        try:
+            waiting = method(partitions)
+            if waiting is not None:
+                try:
+                    async with time_limit(limit_s) as limit:
+                        await waiting
+                except TimeoutError:
+                    if not limit.expired():
+                        raise
+                    _log.error("a rebalance listener took longer than %g s; cancelled", limit_s)
+        finally:
+            in_listener.reset(token)
 
 
 def _listed(partitions: Set[TopicPartition]) -> str:

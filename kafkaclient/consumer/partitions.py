@@ -84,6 +84,10 @@ class Partition:
         self.unfinished = {}  # a new object: rows that are handed out still write to the other one
         self._position = position
 
+    def skip_to(self, position: int) -> None:
+        """There are no visible records before this offset."""
+        self._position = position
+
     def end_rows(self) -> None:
         """All records of the rows were handed out, and are finished or among ``unfinished``."""
         if self.rows is not None:
@@ -191,6 +195,12 @@ class Partitions:
         partition.ignores_commits = True
         self._on_starting()
 
+    def fetch_again(self, where: TopicPartition) -> None:
+        """Go on at the same position. What is in hand, and what is unfinished, stays so."""
+        position = self[where].position
+        assert position is not None
+        self._reading.seek(where, position)
+
     def leave(self, partitions: Iterable[TopicPartition]) -> None:
         """Hand out nothing more of these partitions."""
         for where in partitions:
@@ -245,6 +255,7 @@ class Partitions:
         self.step_past()
         batch = self._reading.take()
         if batch is None:
+            self._skip_invisible()
             return None
         partition = self._all[batch.topic_partition]
         unfinished = partition.unfinished if tracked else None
@@ -253,6 +264,14 @@ class Partitions:
         self._takes += 1
         self._on_rows(batch.topic, len(batch), batch.content_bytes)
         return rows
+
+    def _skip_invisible(self) -> None:
+        """Positions go behind offsets without visible records: transaction markers, aborted and
+        compacted records."""
+        for where, position in self._reading.positions.items():
+            partition = self._all[where]
+            if partition.rows is None and position > (partition.position or 0):
+                partition.skip_to(position)
 
     def step_past(self) -> None:
         """The loop has stepped past what was in hand."""

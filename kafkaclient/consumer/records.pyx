@@ -225,21 +225,25 @@ cdef class Rows:
         self._end = self._next
 
 
+cdef class RecordStream
+
+
 @cython.final
 @cython.freelist(8)
 cdef class Ready:
-    """An awaitable whose result is there."""
+    """An awaitable that takes the next record when it is awaited, not before: what is never awaited
+    takes none."""
 
-    cdef object _result
+    cdef RecordStream _stream
 
     def __await__(self):
-        return self
+        return self if self._stream.has_row() else self._stream._wait().__await__()
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        raise StopIteration(self._result)
+        raise StopIteration(self._stream._rows.next())
 
 
 @cython.final
@@ -256,21 +260,23 @@ cdef class RecordStream:
     def __aiter__(self):
         return self
 
+    cdef bint has_row(self):
+        return self._rows is not None and self._rows._next < self._rows._end
+
+    def end(self):
+        self._rows = None
+
     def __anext__(self):
-        cdef Record record
         cdef Ready ready
-        if self._rows is None:
+        if not self.has_row():
             return self._wait()
         self._left -= 1
         if self._left <= 0:
             self._left = TURN
             if perf_counter() - self._turn_began > TURN_S:
                 return self._after_others()
-        record = self._rows.next()
-        if record is None:
-            return self._wait()
         ready = Ready.__new__(Ready)
-        ready._result = record
+        ready._stream = self
         return ready
 
     async def _after_others(self):

@@ -181,6 +181,7 @@ class ConsumerRuntime:
             if membership is not None:  # its commits may wait for the member, which still runs
                 await membership.give_up_all()
             else:
+                self.partitions.leave(self.partitions.all)
                 await self.commits.commit_before("the consumer is closed", _LAST_COMMIT_S)
         finally:
             for task in self._tasks:

@@ -129,10 +129,9 @@ class Starts:
 def restart(partitions: Partitions, where: TopicPartition, error: KafkaError, policy: str) -> None:
     """Go on with a partition that could not be fetched, and log why. Raises the error if the
     application must decide: with ``auto.offset.reset`` none, and if a batch cannot be read."""
-    position = partitions[where].position
-    if isinstance(error, FetchTimeoutError) and position is not None:
+    if isinstance(error, FetchTimeoutError):
         _log.warning("%s. It is tried again", error)
-        partitions.seek(where, position)
+        partitions.fetch_again(where)
     elif isinstance(error, UnknownTopicError) and policy != "none":
         _log.warning("%s. It is read from its beginning: all of the new topic is new", error)
         partitions.seek(where, 0)

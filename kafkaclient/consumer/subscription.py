@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import ConfigError
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Set
 
     from kafkaclient.types import TopicPartition
+
+
+in_listener: ContextVar[bool] = ContextVar("in_listener", default=False)
+"""Whether a rebalance listener is called now."""
 
 
 class RebalanceListener:

@@ -92,6 +92,9 @@ class HeartbeatMember:
         self._topic_names = topic_names
         self._assignee = assignee
         self._epoch = JOIN_EPOCH
+        self._has_joined = False
+        """Whether a heartbeat was sent: the coordinator may know the member (KIP-1082)."""
+        self._had_regex = False
         self._owned: set[TopicPartition] = set()
         """Assigned, and not given up or lost yet."""
         self._ids: dict[str, UUID] = {}
@@ -141,7 +144,7 @@ class HeartbeatMember:
     async def leave(self, reason: str, timeout_s: float) -> None:
         """Leave the group at once. A static member keeps its partitions for the session timeout.
         Never raises, except when cancelled."""
-        is_member = self._epoch > JOIN_EPOCH
+        is_member = self._has_joined and self.state is not MemberState.REFUSED
         self.state = MemberState.LEFT
         self._gate.shut()
         if not is_member:
@@ -168,7 +171,7 @@ class HeartbeatMember:
             applied.result()
         self._wake.clear()
         asked_at = self._clock()
-        epoch = self._epoch
+        epoch, self._has_joined = self._epoch, True
         answer = await self._connection.call(self._call())
         if epoch != self._epoch:
             return 0.0  # a commit has told meanwhile that the member is fenced
@@ -241,6 +244,9 @@ class HeartbeatMember:
 
     def _call(self) -> ConsumerGroupHeartbeatCall:
         topics, regex = self._subscription()
+        if regex is None and self._had_regex:
+            regex = ""  # null would leave the old one in place
+        self._had_regex = regex is not None
         owned: dict[UUID, list[int]] = {}
         for topic, number in sorted(self._owned):
             owned.setdefault(self._ids[topic], []).append(number)

@@ -258,7 +258,10 @@ class ReaderCluster:
                 if each.error_code:
                     advice = denied(each.error_code, "Describe", each.topic, grant=_RIGHT)
                     what = f"{tp}: ListOffsets at broker {node_id}"
-                    failed.append(broker_error(each.error_code, what, advice=advice))
+                    problem = broker_error(each.error_code, what, advice=advice)
+                    if each.error_code == ErrorCode.UNKNOWN_SERVER_ERROR:
+                        problem.retriable = True  # as in Java's consumer
+                    failed.append(problem)
                 else:
                     found[tp] = each
             if not failed and not found.keys() >= set(wanted):

@@ -39,6 +39,7 @@ class HeartbeatMember:
     epoch: int = 0
     previous_epoch: int = 0
     topics: frozenset[str] = frozenset()
+    regex: str = ""
     target: set[TopicPartition] = field(default_factory=set)
     assigned: set[TopicPartition] = field(default_factory=set)
     revoking: set[TopicPartition] = field(default_factory=set)
@@ -119,7 +120,9 @@ class HeartbeatCoordinator:
         self._heard_of(group, member)
         topics = frozenset(message.topics)
         if message.regex is not None:
-            topics |= {name for name in counts if re.fullmatch(message.regex, name)}
+            member.regex = message.regex
+        if member.regex:
+            topics |= {name for name in counts if re.fullmatch(member.regex, name)}
         counts = {name: count for name, count in counts.items() if name in topics} | {
             name: counts[name] for name in group.counts if name in counts
         }

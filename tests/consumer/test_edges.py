@@ -1,0 +1,219 @@
+"""What consumers do in the corners: two loops, stop() at odd times, commits of listeners."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.consumer import RebalanceListener
+from kafkaclient.errors import ConsumerStateError
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.api import ApiKey
+from tests.consumer.test_group import COOPERATIVE, INCREMENTAL, KIP_848, Log, Loop, group
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from kafkaclient.consumer import Consumer
+    from kafkaclient.testing.fake import FakeCluster
+    from tests.consumer.conftest import Tools
+
+P = [TopicPartition("t", number) for number in range(4)]
+
+
+@virtual_time
+async def test_a_second_loop_ends_the_first(fake: FakeCluster, tools: Tools) -> None:
+    tools.fill(fake, 0, 30)
+    async with tools.consumer(fake) as consumer:
+        consumer.assign([P[0]])
+        first = aiter(consumer)
+        assert (await anext(first)).offset == 0
+        second = aiter(consumer)
+        assert (await anext(second)).offset == 0, "it was in hand"
+        with pytest.raises(ConsumerStateError, match="another loop"):
+            await anext(first)
+        batches = consumer.batches()
+        assert (await anext(batches)).base_offset == 0
+        with pytest.raises(ConsumerStateError, match="another loop"):
+            await anext(second)
+        assert (await anext(aiter(consumer))).offset == 0
+        with pytest.raises(ConsumerStateError, match="another loop"):
+            await anext(batches)
+
+
+@virtual_time
+async def test_what_is_never_awaited_takes_no_record(fake: FakeCluster, tools: Tools) -> None:
+    tools.fill(fake, 0, 30)
+    async with tools.consumer(fake) as consumer:
+        consumer.assign([P[0]])
+        stream = aiter(consumer)
+        assert (await anext(stream)).offset == 0
+        for _ in range(3):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(anext(stream), 0)
+            task = asyncio.ensure_future(anext(stream))
+            task.cancel()
+            await asyncio.wait({task})
+        assert (await anext(stream)).offset == 1
+
+
+@virtual_time
+async def test_what_is_in_work_outlasts_a_partition_that_cannot_be_fetched(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    tools.fill(fake, 0, 6)
+    async with tools.consumer(fake, group_id="g", max_block_ms=2_000) as consumer:
+        consumer.assign([P[0]])
+        stream = consumer.tracked()
+        records = [await anext(stream) for _ in range(6)]
+        waits = asyncio.ensure_future(anext(stream))
+        fake.control(ApiKey.FETCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, keep=True)
+        await asyncio.sleep(10)
+        await consumer.commit()
+        assert tools.committed(fake, P[0]) == 0, "all of them are in work"
+        for record in records[:3]:
+            record.done()
+        await consumer.commit()
+        assert tools.committed(fake, P[0]) == 3
+        waits.cancel()
+
+
+@INCREMENTAL
+@virtual_time
+async def test_who_left_joins_when_a_record_is_asked_for(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
+    tools.fill(fake, 0, 9)
+    log = Log()
+    async with group(tools, fake, listener=log, max_poll_interval_ms=10_000, **how) as a:
+        stream = aiter(a)
+        for _ in range(9):
+            await anext(stream)
+        waits = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(1)
+        tools.fill(fake, 0, 1)
+        await waits
+        await asyncio.sleep(30)
+        assert [what for what, _ in log.told] == ["assigned", "lost"]
+        waits = asyncio.ensure_future(anext(stream))
+        await tools.until(lambda: len(a.assignment) == 4)
+        waits.cancel()
+
+
+@INCREMENTAL
+@virtual_time
+async def test_a_listener_may_stop_the_consumer(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
+    class Stops(RebalanceListener):
+        async def on_assigned(self, partitions: Set[TopicPartition]) -> None:
+            await consumer.stop()
+
+    consumer: Consumer
+    async with group(tools, fake, listener=Stops(), **how) as consumer:
+        assert [record async for record in consumer] == []
+    assert not consumer.is_running
+
+
+@virtual_time
+async def test_a_stop_that_is_canceled_goes_on(fake: FakeCluster, tools: Tools) -> None:
+    async with group(tools, fake) as consumer:
+        await tools.until(lambda: len(consumer.assignment) == 4)
+        for _ in range(2):
+            stops = asyncio.create_task(consumer.stop())
+            await asyncio.sleep(0)
+            stops.cancel()
+            await asyncio.wait({stops})
+        await consumer.stop()
+        assert "closed" in repr(consumer)
+
+
+@virtual_time
+async def test_stop_of_another_task_ends_the_loop(fake: FakeCluster, tools: Tools) -> None:
+    tools.fill(fake, 0, 30)
+    async with tools.consumer(fake) as consumer:
+        consumer.assign([P[0]])
+        loop = Loop(consumer, work_s=1.0)
+        await asyncio.sleep(5)
+        await consumer.stop()
+        await asyncio.wait_for(loop.task, 2)
+        assert len(loop.seen) < 8
+
+
+@INCREMENTAL
+@virtual_time
+async def test_a_commit_of_the_listener_leaves_out_what_is_in_hand(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
+    for number in range(4):
+        tools.fill(fake, number, 2)
+
+    class Commits(RebalanceListener):
+        async def on_revoked(self, partitions: Set[TopicPartition]) -> None:
+            await a.commit()
+
+    async with group(tools, fake, listener=Commits(), enable_auto_commit=False, **how) as a:
+        record = await anext(aiter(a))
+        async with group(tools, fake, **how):
+            await asyncio.sleep(5)
+            if record.topic_partition in a.assignment:
+                assert tools.committed(fake, record.topic_partition) in (None, 0)
+            record.done()
+            await tools.until(lambda: len(a.assignment) == 2)
+
+
+@virtual_time
+async def test_a_slow_on_lost_while_the_partitions_are_lost_again(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    class Slow(Log):
+        async def on_lost(self, partitions: Set[TopicPartition]) -> None:
+            await asyncio.sleep(3)
+            await super().on_lost(partitions)
+
+    log = Slow()
+    async with group(tools, fake, listener=log, **KIP_848) as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(a.assignment) == 4)
+        for _ in range(2):
+            fake.control(ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID)
+            await asyncio.sleep(1.5)
+        await asyncio.sleep(15)
+        assert len(a.assignment) == 4
+        assert not loop.task.done()
+        assert log.told[-1][0] == "assigned"
+        loop.task.cancel()
+
+
+@virtual_time
+async def test_a_negative_offset_is_not_committed(fake: FakeCluster, tools: Tools) -> None:
+    async with tools.consumer(fake, group_id="g") as consumer:
+        consumer.assign([P[0]])
+        with pytest.raises(ValueError, match="t-0: offset -1"):
+            await consumer.commit({P[0]: -1})
+
+
+@virtual_time
+async def test_names_in_place_of_a_pattern(fake: FakeCluster, tools: Tools) -> None:
+    fake.create_topic("other", 1)
+    async with tools.consumer(fake, group_id="g", pattern="t.*", **KIP_848) as a:
+        await tools.until(lambda: len(a.assignment) == 4)
+        a.subscribe(["other"])
+        await tools.until(lambda: a.assignment == {TopicPartition("other", 0)})
+
+
+@virtual_time
+async def test_a_cluster_that_is_away_for_long_is_no_end(fake: FakeCluster, tools: Tools) -> None:
+    fake.control(ApiKey.METADATA, lambda r: 7 if r.message.topics else None, keep=True)
+    control = fake._state.interceptors[-1]
+    async with group(tools, fake, max_block_ms=5_000, **COOPERATIVE) as a:
+        loop = Loop(a)
+        await asyncio.sleep(30)
+        fake._state.interceptors.remove(control)
+        await tools.until(lambda: len(a.assignment) == 4)
+        loop.task.cancel()

@@ -94,11 +94,32 @@ class Starts:
         policy = self._config.auto_offset_reset
         new = [each for each in without if each.is_new and policy != "none"]
         old = [each for each in without if each not in new]
-        for group, at in ((new, "earliest"), (old, policy)):
-            if group:
-                found = await self._reset_offsets([each.topic_partition for each in group], at)
-                for each in group:
-                    partitions.begin(each, found[each.topic_partition])
+        # A topic or a partition that is away holds up no other one.
+        by_topic = [
+            ([each for each in group if each.topic_partition.topic == topic], at)
+            for group, at in ((new, "earliest"), (old, policy))
+            for topic in {each.topic_partition.topic for each in group}
+        ]
+        found = await asyncio.gather(
+            *(self._reset(partitions, group, at) for group, at in by_topic), return_exceptions=True
+        )
+        if errors := [each for each in found if each is not None]:
+            raise next((e for e in errors if not getattr(e, "retriable", False)), errors[0])
+
+    async def _reset(self, partitions: Partitions, group: list[Partition], policy: str) -> None:
+        """Begin where ``policy`` says: all together, or those for which that is known."""
+        try:
+            found = await self._reset_offsets([each.topic_partition for each in group], policy)
+        except KafkaError as error:
+            if not error.retriable or len(group) == 1:
+                raise
+            alone = (self._reset(partitions, [each], policy) for each in group)
+            results = await asyncio.gather(*alone, return_exceptions=True)
+            for failure in filter(None, results):
+                raise failure from None
+        else:
+            for each in group:
+                partitions.begin(each, found[each.topic_partition])
 
     async def _reset_offsets(
         self, where: list[TopicPartition], policy: str

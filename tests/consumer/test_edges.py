@@ -217,3 +217,18 @@ async def test_a_cluster_that_is_away_for_long_is_no_end(fake: FakeCluster, tool
         fake._state.interceptors.remove(control)
         await tools.until(lambda: len(a.assignment) == 4)
         loop.task.cancel()
+
+
+@virtual_time
+async def test_a_partition_that_is_away_holds_up_no_other_one(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    for number in range(4):
+        tools.fill(fake, number, 1)
+    fake.move_leader("t", 1, -1)
+    async with group(tools, fake, max_block_ms=2_000) as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(loop.seen) == 3)
+        fake.move_leader("t", 1, 0)
+        await tools.until(lambda: len(loop.seen) == 4)
+        loop.task.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from operator import index
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
@@ -13,7 +14,7 @@ from kafkaclient.consumer.records import RecordStream
 from kafkaclient.consumer.runtime import ConsumerRuntime
 from kafkaclient.consumer.subscription import RebalanceListener, Subscription, in_listener
 from kafkaclient.errors import ConfigError, ConsumerStateError
-from kafkaclient.topic_names import several
+from kafkaclient.topic_names import check_topic_name, several
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -223,9 +224,10 @@ class Consumer:
         Raises ConfigError without ``group_id``, and ConsumerStateError if partitions were assigned
         by hand.
         """
-        self._subscription = self._checked(topics, pattern)
-        if self._runtime is not None:
-            self._running().subscribe(self._subscription)
+        subscription = self._checked(topics, pattern)
+        if self._runtime is not None or self._is_closed:
+            self._running().subscribe(subscription)
+        self._subscription = subscription
 
     def _checked(self, topics: Iterable[str], pattern: str | None) -> Subscription:
         if self.config.group_id is None:
@@ -239,9 +241,14 @@ class Consumer:
         """Consume these partitions, in place of the former ones, without being a member of a group.
         With a ``group_id`` offsets are committed all the same, as long as the group has no members.
 
-        Raises ConsumerStateError if the consumer subscribes to topics, or is not running.
+        Raises ConsumerStateError if the consumer subscribes to topics, or is not running;
+        InvalidTopicError, TypeError or ValueError for what is no partition.
         """
         given = [TopicPartition(*each) for each in several(partitions, "partitions")]
+        for where in given:
+            check_topic_name(where.topic)
+            if index(where.partition) < 0:
+                raise ValueError(f"{where}: there is no partition {where.partition}")
         self._running().assign(given)
 
     @property
@@ -273,9 +280,9 @@ class Consumer:
         """Continue at this offset, which is also what is committed next.
 
         Raises ConsumerStateError if the partition is not assigned, ValueError for a negative
-        offset.
+        offset, TypeError for what is no integer.
         """
-        if offset < 0:
+        if not 0 <= index(offset) < 2**63 - 1:
             raise ValueError(f"{TopicPartition(*partition)}: no offset {offset}")
         self._running().partitions.seek(partition, offset)
 

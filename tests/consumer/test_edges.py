@@ -10,7 +10,7 @@ import pytest
 
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.consumer import RebalanceListener
-from kafkaclient.errors import ConsumerStateError
+from kafkaclient.errors import ConsumerStateError, InvalidTopicError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -232,3 +232,24 @@ async def test_a_partition_that_is_away_holds_up_no_other_one(
         fake.move_leader("t", 1, 0)
         await tools.until(lambda: len(loop.seen) == 4)
         loop.task.cancel()
+
+
+@virtual_time
+async def test_what_is_no_partition_or_offset_is_refused_at_once(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    tools.fill(fake, 0, 1)
+    async with tools.consumer(fake, group_id="g") as consumer:
+        wrong: list[Any] = [("t", "0"), ("t", -1), ("", 0), ("t", 1.5)]
+        for each in wrong:
+            with pytest.raises((TypeError, ValueError, InvalidTopicError)):
+                consumer.assign([each])
+        consumer.assign([P[0]])
+        offsets: list[Any] = [1.5, "1", -1, 2**63]
+        for offset in offsets:
+            with pytest.raises((TypeError, ValueError)):
+                consumer.seek(P[0], offset)
+        with pytest.raises(ConsumerStateError):
+            consumer.subscribe(["t"])
+        assert consumer.subscription == frozenset()
+        assert (await anext(aiter(consumer))).offset == 0

@@ -1,23 +1,30 @@
-"""One of three brokers takes nothing for a while: what becomes of the records for the others?
+"""Some brokers take nothing for a while: what becomes of the records for the others?
 
-    python -m benchmarks.stalled_broker [--stall 60] [--rate 3000] [--buffer 5000000]
-                                        [--clients kafkaclient-send,confluent,...] [--out FILE]
+    python -m benchmarks.stalled_broker [--brokers 3] [--stalled 1] [--stall 60] [--rate 3000]
+                                        [--buffer 5000000] [--out FILE]
+                                        [--clients kafkaclient-send,confluent,...]
 
-Three local brokers, one partition each, replication 1. ``--rate`` records of 1000 bytes with random
-keys are due each second, whatever happens. Broker 0's proxy forwards nothing for ``--stall``
-seconds. ``--buffer`` bytes of memory where the client has such a bound: the records for one broker
-fill it in five seconds. Each client runs in a process of its own. ``send``: a task for each record;
-``nowait``: refused records are counted; ``waiting``: 100 tasks that await each record.
+Local brokers with one partition each, replication 1. ``--rate`` records of 1000 bytes with random
+keys are due each second, whatever happens. The proxies of ``--stalled`` brokers forward nothing for
+``--stall`` seconds. ``--buffer`` bytes of memory where the client has such a bound: the records for
+one of three brokers fill it in five seconds. Each client runs in a process of its own. ``send``: a
+task for each record; ``nowait``: refused records are counted; ``waiting``: 100 tasks that await
+each record; ``many``: a call of ``send_many`` in a task for each 10 ms; ``sync-8``: eight threads
+with a ``SyncProducer``; ``drop-in``: ``kafkaclient.aiokafka``.
+
+``caught up`` is when the last record for the stalled brokers that was due during the stall is
+acknowledged, in seconds after its end. ``alone``: how long as many records take in one go, with
+nothing else to send.
 """
 
 from __future__ import annotations
 
 import asyncio
-import resource
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict, deque
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from random import Random
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -26,110 +33,61 @@ from rich.progress import Progress
 from rich.table import Table
 
 from benchmarks.clients_apart import ClientsApart
+from benchmarks.stalled_load import QUIET_S, WARM_UP_S, Answers, Due, Load, clock
 from experiments.topics import create_topics
 from kafkaclient.errors import BufferFullError
+from kafkaclient.hooks import Hooks
 from kafkaclient.producer.producer import Producer
+from kafkaclient.sync import SyncProducer
 from kafkaclient.testing.cluster import LocalCluster
-from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Coroutine
 
     from kafkaclient import Delivery
+    from kafkaclient.hooks import FinishedBatch
 
 CLIENTS = (
     "kafkaclient-send",
     "kafkaclient-nowait",
     "kafkaclient-waiting",
     "kafkaclient-many",
+    "kafkaclient-sync-1",
+    "kafkaclient-sync-8",
+    "kafkaclient-drop-in",
     "aiokafka",
     "confluent",
 )
 VALUE = bytes(1000)
-QUIET_S = 10.0
-"""Seconds of load before the stall, the first of which are not counted, and after it."""
-WARM_UP_S = 3.0
-
 _WORKERS = 100
-Due = tuple[bytes, int, float]
-"""A record's key, its partition, and when it is due."""
-
-clock = time.monotonic
 
 
-class Answers:
-    """By phase, and by whether the record's broker is the stalled one: counts and latencies."""
+class Acknowledged(Hooks):
+    """The rows of bulk calls, which have one outcome for all: a partition's rows are acknowledged
+    in the order of the calls."""
 
-    def __init__(self, stall: float) -> None:
-        self._began = clock()
-        self._ends = (WARM_UP_S, QUIET_S, QUIET_S + stall, 2 * QUIET_S + stall)
-        self.over = self._began + self._ends[-1]
-        self._counts: Counter[tuple[str, str, str]] = Counter()
-        self._took: dict[tuple[str, str], list[float]] = defaultdict(list)
+    def __init__(self) -> None:
+        self.rows: dict[int, deque[float]] = defaultdict(deque)
+        self.answers: Answers | None = None
 
-    def phase(self, at: float) -> str:
-        names = ("warm-up", "before", "during", "after", "later")
-        since = at - self._began
-        return names[sum(since >= end for end in self._ends)]
-
-    def due(self, partition: int, at: float) -> None:
-        self._counts["due", self.phase(at), _which(partition)] += 1
-
-    def done(self, partition: int, at: float, error: BaseException | None) -> None:
-        """The record that was due at ``at`` has its outcome."""
-        now, which = clock(), _which(partition)
-        if error is not None:
-            self._counts["failed", self.phase(at), which] += 1
-            return
-        self._counts["acked", self.phase(now), which] += 1
-        self._took[self.phase(at), which].append(now - at)
-
-    def figures(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for phase in ("before", "during", "after"):
-            for which in ("well", "stalled"):
-                took = sorted(self._took[phase, which])
-                found[f"{phase}, {which}"] = {
-                    "due": self._counts["due", phase, which],
-                    "acked": self._counts["acked", phase, which],
-                    "failed": self._counts["failed", phase, which],
-                    "p50_ms": round(1e3 * took[len(took) // 2], 1) if took else None,
-                    "p99_ms": round(1e3 * took[len(took) * 99 // 100], 1) if took else None,
-                }
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        return found | {"peak_mb": usage.ru_maxrss // 1024}
-
-
-def _which(partition: int) -> str:
-    return "stalled" if partition == 0 else "well"
-
-
-class Load:
-    """The records that are due, at a steady rate: key, partition, and when."""
-
-    def __init__(self, rate: float) -> None:
-        self._rate, self._keys = rate, Random(1)
-        self._began, self._sent = clock(), 0
-
-    def due(self) -> list[Due]:
-        count = int((clock() - self._began) * self._rate) - self._sent
-        first, self._sent = self._sent, self._sent + count
-        keys = [b"%d" % self._keys.randrange(10**6) for _ in range(count)]
-        at = self._began
-        return [
-            (key, partition_for_key(key, 3), at + (first + n) / self._rate)
-            for n, key in enumerate(keys)
-        ]
+    def on_batch(self, batch: FinishedBatch) -> None:
+        if self.answers is not None:
+            rows = self.rows[batch.partition]
+            for _ in range(min(batch.records, len(rows))):
+                self.answers.done(batch.partition, rows.popleft(), batch.error)
 
 
 class Ours:
     """The ways of sending of this package, one for each ``--clients kafkaclient-...``."""
 
-    def __init__(self, producer: Producer, wanted: argparse.Namespace) -> None:
+    def __init__(
+        self, producer: Producer, acknowledged: Acknowledged, wanted: argparse.Namespace
+    ) -> None:
         self._producer = producer
         self._topic = wanted.topic
-        self.answers = Answers(wanted.stall)
+        self.answers = Answers(wanted)
+        self._acknowledged = acknowledged
         self.tasks: set[asyncio.Task[None]] = set()
         self._backlog: asyncio.Queue[Due] = asyncio.Queue()
 
@@ -148,13 +106,8 @@ class Ours:
             self.answers.done(partition, at, None)
 
     async def _send_many(self, records: list[Due]) -> None:
-        keys, failure = [key for key, _, _ in records], None
-        try:
-            await (await self._producer.send_many(self._topic, [VALUE] * len(keys), keys=keys))
-        except Exception as error:  # noqa: BLE001 - it is counted
-            failure = error
-        for _, partition, at in records:
-            self.answers.done(partition, at, failure)
+        keys = [key for key, _, _ in records]
+        await (await self._producer.send_many(self._topic, [VALUE] * len(keys), keys=keys))
 
     async def work(self) -> None:
         while True:
@@ -165,6 +118,9 @@ class Ours:
             self.start(self._send(*record))
 
     def many(self, records: list[Due]) -> None:
+        self._acknowledged.answers = self.answers
+        for _, partition, at in records:
+            self._acknowledged.rows[partition].append(at)
         if records:
             self.start(self._send_many(records))
 
@@ -186,10 +142,11 @@ class Ours:
 
 
 async def kafkaclient(how: str, wanted: argparse.Namespace) -> dict[str, Any]:
-    async with Producer(wanted.bootstrap, buffer_memory=wanted.buffer) as producer:
-        for partition in range(3):
+    hooks = Acknowledged()
+    async with Producer(wanted.bootstrap, buffer_memory=wanted.buffer, hooks=hooks) as producer:
+        for partition in range(wanted.brokers):
             await producer.send_and_wait(wanted.topic, b"first", partition=partition)
-        ours, load = Ours(producer, wanted), Load(wanted.rate)
+        ours, load = Ours(producer, hooks, wanted), Load(wanted)
         for _ in range(_WORKERS if how == "waiting" else 0):
             ours.start(ours.work())
         while clock() < ours.answers.over:
@@ -205,16 +162,50 @@ async def kafkaclient(how: str, wanted: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-async def aiokafka(_how: str, wanted: argparse.Namespace) -> dict[str, Any]:
-    from aiokafka import AIOKafkaProducer  # noqa: PLC0415 - the child's
+def sync(how: str, wanted: argparse.Namespace) -> dict[str, Any]:
+    """``sync-8``: eight threads send, each its part of the records."""
+    threads = int(how.removeprefix("sync-"))
+    producer = SyncProducer(wanted.bootstrap, buffer_memory=wanted.buffer)
+    for partition in range(wanted.brokers):
+        producer.send_and_wait(wanted.topic, b"first", partition=partition)
+    answers = Answers(wanted)
 
-    producer = AIOKafkaProducer(
-        bootstrap_servers=wanted.bootstrap, enable_idempotence=True, acks="all", linger_ms=5
+    def send(part: int) -> None:
+        load = Load(wanted, part, threads)
+        while clock() < answers.over:
+            for key, partition, at in load.due():
+                answers.due(partition, at)
+                try:
+                    done = producer.send(wanted.topic, VALUE, key)
+                except BufferFullError as error:
+                    answers.done(partition, at, error)
+                    continue
+                done.add_done_callback(
+                    lambda done, p=partition, at=at: answers.done(p, at, done.exception())
+                )
+            time.sleep(0.01)
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(send, range(threads)))
+    found = answers.figures()
+    producer.close(timeout=20)
+    return found
+
+
+async def aiokafka(how: str, wanted: argparse.Namespace) -> dict[str, Any]:
+    module = import_module("kafkaclient.aiokafka" if how == "drop-in" else "aiokafka")
+    bound = {"buffer_memory": wanted.buffer} if how == "drop-in" else {}
+    producer = module.AIOKafkaProducer(
+        bootstrap_servers=wanted.bootstrap,
+        enable_idempotence=True,
+        acks="all",
+        linger_ms=5,
+        **bound,
     )
     await producer.start()
-    for partition in range(3):
+    for partition in range(wanted.brokers):
         await producer.send_and_wait(wanted.topic, b"first", partition=partition)
-    answers, load = Answers(wanted.stall), Load(wanted.rate)
+    answers, load = Answers(wanted), Load(wanted)
     tasks: set[asyncio.Task[None]] = set()
 
     async def send(key: bytes, partition: int, at: float) -> None:
@@ -232,7 +223,9 @@ async def aiokafka(_how: str, wanted: argparse.Namespace) -> dict[str, Any]:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
         await asyncio.sleep(0.01)
-    return answers.figures()
+    found = answers.figures()
+    await producer.stop()
+    return found
 
 
 async def confluent(_how: str, wanted: argparse.Namespace) -> dict[str, Any]:
@@ -248,10 +241,10 @@ async def confluent(_how: str, wanted: argparse.Namespace) -> dict[str, Any]:
             "log_level": 2,
         }
     )
-    for partition in range(3):
+    for partition in range(wanted.brokers):
         producer.produce(wanted.topic, b"first", partition=partition)
     producer.flush()
-    answers, load = Answers(wanted.stall), Load(wanted.rate)
+    answers, load = Answers(wanted), Load(wanted)
     while clock() < answers.over:
         for key, partition, at in load.due():
             answers.due(partition, at)
@@ -274,6 +267,10 @@ async def confluent(_how: str, wanted: argparse.Namespace) -> dict[str, Any]:
 def work(wanted: argparse.Namespace) -> dict[str, Any]:
     client, _, how = wanted.work.partition("-")
     run = {"kafkaclient": kafkaclient, "aiokafka": aiokafka, "confluent": confluent}[client]
+    if how.startswith("sync"):
+        return sync(how, wanted)
+    if how == "drop-in":
+        run = aiokafka
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run(how, wanted))
 
@@ -285,9 +282,9 @@ async def measure(wanted: argparse.Namespace) -> dict[str, Any]:
         task = progress.add_task("", total=len(clients))
         for client in clients:
             progress.update(task, description=client)
-            async with LocalCluster(3) as cluster:
+            async with LocalCluster(wanted.brokers) as cluster:
                 topic = f"stalled-{client}"
-                await create_topics(cluster, [topic], 3)
+                await create_topics(cluster, [topic], wanted.brokers)
                 runs[client] = await drive(client, cluster, topic, wanted)
             progress.advance(task)
     return {"options": BENCHMARK.options(wanted), "runs": runs}
@@ -296,27 +293,48 @@ async def measure(wanted: argparse.Namespace) -> dict[str, Any]:
 async def drive(
     client: str, cluster: Any, topic: str, wanted: argparse.Namespace
 ) -> dict[str, Any]:
-    leader = await leader_of(cluster.bootstrap, topic)
+    proxies = [cluster.proxy(node) for node in await leaders(cluster.bootstrap, topic, wanted)]
+    alone = await free_rate(cluster.proxied_bootstrap, topic, wanted.stalled)
     run = BENCHMARK.figures(client, cluster.proxied_bootstrap, topic, wanted)
     reading = asyncio.create_task(run)
     await asyncio.sleep(QUIET_S + 1.0)  # the start of the process, about
-    proxy = cluster.proxy(leader)
-    await proxy.stall()
+    for proxy in proxies:
+        await proxy.stall()
     await asyncio.sleep(wanted.stall)
-    await proxy.resume()
-    return await reading
+    for proxy in proxies:
+        await proxy.resume()
+    found = await reading
+    backlog = found["during, stalled"]["due"] - found["during, stalled"]["failed"]
+    return found | {"alone_s": round(backlog / alone, 1)}
 
 
-async def leader_of(bootstrap: str, topic: str) -> int:
+async def leaders(bootstrap: str, topic: str, wanted: argparse.Namespace) -> list[int]:
+    """The leaders of the partitions that are to be stalled."""
     async with Producer(bootstrap) as producer:
-        await producer.send_and_wait(topic, b"leader?", partition=0)
-        return next(p.leader for p in producer.load().partitions if p.partition == 0)
+        for partition in range(wanted.stalled):
+            await producer.send_and_wait(topic, b"leader?", partition=partition)
+        led = {p.partition: p.leader for p in producer.load().partitions}
+        return [led[partition] for partition in range(wanted.stalled)]
+
+
+async def free_rate(bootstrap: str, topic: str, partitions: int) -> float:
+    """How many records per second these partitions take in one go."""
+    rows, began = [VALUE] * 5_000, 0.0
+    async with Producer(bootstrap) as producer:
+        for _ in range(2):  # the first time is a warm-up
+            began = clock()
+            await asyncio.gather(
+                *(producer.send_many(topic, rows, partition=p) for p in range(partitions))
+            )
+            await producer.flush()
+        return partitions * len(rows) / (clock() - began)
 
 
 def table(found: dict[str, Any]) -> Table:
     shown = Table(title="records/s acknowledged for the brokers that are well, and their p99")
     shown.add_column("client")
-    for name in ("before", "p99 ms", "during", "p99 ms", "after", "refused, well", "peak MB"):
+    columns = ("before", "p99 ms", "during", "p99 ms", "after", "refused, well", "peak MB")
+    for name in (*columns, "caught up s", "alone s"):
         shown.add_column(name, justify="right")
     seconds = {"before": QUIET_S - WARM_UP_S, "during": found["options"]["stall"], "after": QUIET_S}
     for client, run in found["runs"].items():
@@ -326,6 +344,7 @@ def table(found: dict[str, Any]) -> Table:
             row += [f"{at['acked'] / seconds[phase]:,.0f}", str(at["p99_ms"])]
         row.append(f"{run['after, well']['acked'] / seconds['after']:,.0f}")
         row += [str(run["during, well"]["failed"]), str(run["peak_mb"])]
+        row += [str(run["caught_up_s"]), str(run["alone_s"])]
         shown.add_row(client, *row)
     return shown
 
@@ -335,6 +354,8 @@ BENCHMARK = ClientsApart(
     __doc__,
     CLIENTS,
     {
+        "brokers": (3, "brokers, each with one partition"),
+        "stalled": (1, "brokers that take nothing"),
         "stall": (60.0, "seconds"),
         "rate": (3000.0, "records/s"),
         "buffer": (5_000_000, "bytes"),

@@ -12,9 +12,9 @@ task for each record; ``nowait``: refused records are counted; ``waiting``: 100 
 each record; ``many``: a call of ``send_many`` in a task for each 10 ms; ``sync-8``: eight threads
 with a ``SyncProducer``; ``drop-in``: ``kafkaclient.aiokafka``.
 
-``caught up`` is when the last record for the stalled brokers that was due during the stall is
-acknowledged, in seconds after its end. ``alone``: how long as many records take in one go, with
-nothing else to send.
+``caught up`` is when the last record for the stalled brokers that was due before the end of the
+stall is acknowledged, in seconds after the first answer. ``alone``: how long as many records take
+in one go, with nothing else to send.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ async def drive(
         await proxy.resume()
     found = await reading
     backlog = found["during, stalled"]["due"] - found["during, stalled"]["failed"]
-    return found | {"alone_s": round(backlog / alone, 1)}
+    return found | {"alone_s": round(backlog / alone, 2)}
 
 
 async def leaders(bootstrap: str, topic: str, wanted: argparse.Namespace) -> list[int]:

@@ -32,7 +32,8 @@ class Answers:
         stall = wanted.stall
         self._began, self._stalled, self._lock = clock(), wanted.stalled, threading.Lock()
         self._ends = (WARM_UP_S, QUIET_S, QUIET_S + stall, 2 * QUIET_S + stall)
-        self._caught_up = 0.0
+        self._last = self._resumed = self._began
+        self._gap = self._caught_up = 0.0
         self.over = self._began + self._ends[-1]
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._took: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -55,8 +56,16 @@ class Answers:
                 return
             self._counts["acked", self.phase(now), which] += 1
             self._took[phase, which].append(now - at)
-            if (phase, which) == ("during", "stalled"):
-                self._caught_up = max(self._caught_up, now - self._began - self._ends[2])
+            if which == "stalled":
+                self._resume(now, at)
+
+    def _resume(self, now: float, at: float) -> None:
+        """The stall ended at the first answer after the longest silence."""
+        if now - self._last > self._gap:
+            self._gap, self._resumed = now - self._last, now
+        self._last = now
+        if at < self._resumed:
+            self._caught_up = now - self._resumed
 
     def figures(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -73,7 +82,7 @@ class Answers:
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return found | {
             "peak_mb": usage.ru_maxrss // 1024,
-            "caught_up_s": round(self._caught_up, 1),
+            "caught_up_s": round(self._caught_up, 2),
         }
 
     def _which(self, partition: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pyarrow.dataset
@@ -35,11 +36,12 @@ async def test_the_recipes(
         "localhost:9092": kafka_cluster.bootstrap,
         "/var/lib": str(tmp_path),
         **{f'="{name}"': f'="{topic}-{name}"' for name in ("flights", "united", "counts")},
+        '("flights", "counts")': f'("{topic}-flights", "{topic}-counts")',
     }
     spark = spark_session("recipes", "local[2]", {"spark.sql.shuffle.partitions": "2"})
     try:
         monkeypatch.setattr(kafkaclient.spark, "spark_session", lambda *_: spark)
-        shared, available_now, for_each, committed, within_watermark, latest = blocks
+        shared, available_now, for_each, union, committed, within_watermark, latest = blocks
         names = shared.run(replaced=replaced)
         for block in (available_now, for_each):
             names = block.run(names, replaced=replaced)
@@ -49,6 +51,10 @@ async def test_the_recipes(
         table = pyarrow.dataset.dataset(tmp_path / "flights", format="parquet").to_table()
         assert sorted(map(bytes, table["value"].to_pylist())) == sorted(values)
         assert len(await read_topic(f"{topic}-counts")) == 4
+        names = union.run(names, replaced=replaced)
+        united = pyarrow.dataset.dataset(tmp_path / "all", format="parquet").to_table()
+        topics = Counter(united["topic"].to_pylist())
+        assert topics == {f"{topic}-flights": 90, f"{topic}-counts": 4}
         names = committed.run(names, replaced=replaced)
         assert sorted(bytes(row.value) for row in _seen(spark, names["united"])) == sorted(values)
         names = within_watermark.run(names, replaced=replaced)

@@ -177,12 +177,14 @@ async def test_each_order_gets_one_invoice(kafka_cluster, topic) -> None:
     """Members of the group are killed and started again while they work: nothing is billed twice,
     nothing is left out."""
     source, target = f"{topic}-in", f"{topic}-out"
-    async with Producer(kafka_cluster.bootstrap, linger_ms=5) as producer:
-        bodies = [
-            json.dumps({"order": n, "price": 3, "items": n % 5 + 1}).encode() for n in range(3000)
-        ]
-        await (await producer.send_many(source, bodies))
-        await producer.partitions_for(target)
+
+    async def order(first: int, end: int) -> None:
+        async with Producer(kafka_cluster.bootstrap, linger_ms=5) as producer:
+            orders = [{"order": n, "price": 3, "items": n % 5 + 1} for n in range(first, end)]
+            await (await producer.send_many(source, [json.dumps(o).encode() for o in orders]))
+            await producer.partitions_for(target)
+
+    await order(0, 3000)
     arguments = [kafka_cluster.bootstrap, source, target, "--group", topic]
 
     def billing(name: str) -> AbstractAsyncContextManager[Process]:
@@ -192,11 +194,15 @@ async def test_each_order_gets_one_invoice(kafka_cluster, topic) -> None:
         async with billing("a"):
             await seen(300)  # killed at the end of the block
         async with billing("b") as terminated, billing("a"):
-            await seen(1500)
+            async with Admin(kafka_cluster.bootstrap) as admin:
+                while len((await admin.describe_group(topic)).members) < 2:
+                    await asyncio.sleep(0.1)
+            await order(3000, 6000)
+            await seen(4000)
             terminated.send_signal(signal.SIGTERM)
             assert await terminated.wait() == 0
-            invoices = await seen(3000)
-    assert sorted(json.loads(value)["order"] for value in invoices) == list(range(3000))
+            invoices = await seen(6000)
+    assert sorted(json.loads(value)["order"] for value in invoices) == list(range(6000))
 
 
 @asynccontextmanager

@@ -224,11 +224,29 @@ def test_telemetry(
     assert "deciding" in capsys.readouterr().out
 
 
-@runs("docs/how-to/transactions.md", having="producer.transaction()")
+@runs("docs/how-to/transactions.md", having="ledger")
 def test_a_transaction(block: Block, fake: FakeCluster) -> None:
     block.run({"invoice": b"1", "entry": b"2", "group": "billing"}, dialer=fake)
     assert b"1" in values(fake, "invoices")
     assert fake.committed_offset("billing", "orders", 0) == 1001
+
+
+@runs("docs/how-to/transactions.md", having="consumer.batches()")
+def test_exactly_once(block: Block, fake: FakeCluster) -> None:
+    fake.create_topic("orders", 1)
+    fake.create_topic("invoices", 1)
+
+    async def orders() -> None:
+        async with Producer(fake.bootstrap, dialer=fake) as producer:
+            await producer.send_and_wait("orders", b"1", key=b"k")
+
+    asyncio.run(orders())
+    ends = "consumer.group_metadata)"
+    earliest = {'"read_committed",': '"read_committed", auto_offset_reset="earliest",'}
+    replaced = {ends: f"{ends}\n        break", **earliest}
+    block.run({"invoice": lambda order: b"for " + order}, dialer=fake, replaced=replaced)
+    assert [record.value for record in fake.committed_log("invoices", 0)] == [b"for 1"]
+    assert fake.committed_offset("billing", "orders", 0) == 1
 
 
 @runs("docs/how-to/transactions.md", having="prepare_transaction")

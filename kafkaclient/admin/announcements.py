@@ -13,9 +13,9 @@ ordered, so of two operators the later one sees the announcement of the earlier 
 - An operator that sets throttles, and then starts reassignments, waits until no other operator
   sets or clears. If two want to set, the smaller key goes first: it waits until the other has
   deleted its announcement. The other tries again later.
-- An operator that clears throttles deletes its announcement while another operator sets, and
-  retries. It reads reassignments and configurations only after that, and only uses answers that
-  include its announcement.
+- An operator that clears throttles gives way to one that sets: it deletes its announcement, and
+  tries again until no other operator sets. Then it reads reassignments and configurations, and
+  only uses answers that include its announcement.
 
 Operators that clear do not wait for each other. A process that dies leaves its announcement. So
 the key contains an expiry time in seconds since the epoch. Other operators ignore an expired

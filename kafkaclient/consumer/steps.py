@@ -84,7 +84,8 @@ class PollInterval:
     """Whether an application takes records often enough to stay in its group (KIP-62).
 
     ``mark`` changes with each step of a loop; ``is_awaited``: whether a loop waits for records.
-    It is looked at ten times per interval, at least once per second, so that a step costs nothing.
+    A timer reads the mark ten times per interval, and at least once per second. So a step itself
+    does nothing for it.
     """
 
     def __init__(

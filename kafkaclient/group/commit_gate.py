@@ -23,8 +23,9 @@ session_clock = time.monotonic if _BOOT_CLOCK is None else partial(time.clock_ge
 
 
 class CommitGate:
-    """Closed while a generation begins: until all members have assignments the coordinator refuses
-    all commits, and after that those of the generation before. The member opens and closes it.
+    """Lets offset commits through. It is closed while a generation begins, because the coordinator
+    refuses all commits until all members have assignments, and commits of an older generation from
+    then on. The member opens and closes it.
 
     The coordinator checks only offset commits. Other writes, such as changelog records, are made
     only while the member is surely in its group: :meth:`while_certain`. ``timeout_s``: how long the
@@ -157,9 +158,9 @@ class CommitGate:
 
     @asynccontextmanager
     async def while_certain(self, losses: int) -> AsyncIterator[None]:
-        """Enter to write, as :meth:`certain`. One body at a time. It is cancelled, and ends with
-        KafkaTimeoutError, when the coordinator has not answered for a session; or with BrokerError
-        when the member has lost its partitions."""
+        """Enter to write, as :meth:`certain`; only one task at a time may do so. The body of the
+        ``async with`` is cancelled and ends with KafkaTimeoutError when the coordinator has not
+        answered for a session, and with BrokerError when the member has lost its partitions."""
         await self.certain(losses)
         try:
             async with asyncio.timeout(self._left_s) as self._writing:

@@ -63,9 +63,10 @@ class ConsumerMetricsCollector:
         consumer: several consumers can have the same registry, each with a ``client_id`` of its
             own.
         registry: prometheus-client's default registry, or another.
-        max_topics, max_partitions: at most this many topics and partitions have series of their
-            own, those that were seen first; ``series_left_out`` counts the others. The lag of all
-            partitions together, and the largest, are exported in any case.
+        max_topics: at most this many topics have series of their own, those that were seen first;
+            ``series_left_out`` counts the others.
+        max_partitions: the same for partitions. The lag of all partitions together, and the
+            largest, are exported in any case.
         timeout_s: how long to wait for the consumer's event loop, in seconds. If the loop does not
             answer in this time, the consumer has only ``kafkaclient_consumer_up``, which is 0.
 

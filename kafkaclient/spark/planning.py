@@ -141,8 +141,8 @@ class Planner:
 
         ``known`` has an offset that the log of each known partition has had, ``ids`` the ids that
         the topics had. If one of these partitions seems to be gone, or a topic to have another id,
-        the brokers are asked again for 10 s; an end before its offset is believed as
-        :meth:`.Reader.end_offsets` does.
+        the brokers are asked again for 10 s. An end before the known offset is asked for again,
+        too: see :meth:`.Reader.end_offsets`.
         """
         found = await self.partitions(ignore_missing=True)
         for pause_s in _PAUSES_S:

@@ -53,7 +53,7 @@ _CLOSED = "the record was not sent: the SyncProducer is closed"
 
 
 class ProducerThread:
-    """Starts a producer, feeds it, and stops it. The thread is a daemon: see ``at_exit.py``.
+    """Starts a producer, feeds it, and stops it. The thread is a daemon.
 
     ``started`` is done when the producer runs, or has the error of its start: then the thread has
     ended. ``ended`` has the number of records that were left without an outcome.

@@ -70,7 +70,7 @@ class BufferPool:
 
     def try_take(self, nbytes: int, share: BufferShare | None = None) -> bool:
         """Charge ``nbytes`` and return True if they are free, and if the share may have them. While
-        others wait for such bytes, only those within :meth:`spend` are free."""
+        senders wait for memory, only the code inside :meth:`spend` gets any."""
         if nbytes > self.available and nbytes > 0:
             return False
         if nbytes > self._spendable and (self.short or not self._admits(share, nbytes)):

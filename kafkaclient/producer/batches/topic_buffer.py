@@ -80,8 +80,9 @@ class BatchLimit:
 # --- One topic's part of the accumulator: its queues, its partition strategy ----------------------
 
 EVERY = -3
-"""In the place of a partition: a record that waits for the topic's metadata, for its serializer or
-behind such a record, and a bulk call, hold up the records of all partitions."""
+"""Stands for all partitions of the topic where a waiting send names its partition. A record that
+waits for the topic's metadata or its serializer, a record behind it, and a bulk call hold up the
+records of every partition."""
 
 
 class TopicBuffer:

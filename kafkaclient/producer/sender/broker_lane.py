@@ -55,8 +55,8 @@ class LaneState(Enum):
         self.condition = condition
         self.exclusion_reason = exclusion_reason
         """Why the broker gets no unkeyed batches, as ``BrokerLoad.excluded`` and the metric
-        ``exclusion-*-total`` name it. None: not excluded. If it is busy, batches wait for it; they
-        do not go to an excluded broker instead."""
+        ``exclusion-*-total`` name it. None: the broker is not excluded. Batches wait for a busy
+        broker that is not excluded, and do not go to an excluded one instead."""
         self.last_resort = last_resort
         """Whether an excluded broker gets unkeyed batches if all brokers of the topic are
         excluded."""

@@ -200,7 +200,7 @@ class BrokerLanes:
         if lane is None:
             return LaneState.DISCONNECTED
         state = lane.state
-        # HEALTHY and UNAVAILABLE: batches stay reserved, unless the connection takes no bytes.
+        # HEALTHY and UNAVAILABLE keep reserved batches, while the connection takes bytes.
         if state.keeps_reserved and (lane.connection is None or not lane.connection.writable):
             return LaneState.UNWRITABLE
         if state is not _HEALTHY:

@@ -270,8 +270,8 @@ class ResponseHandler:
             and batch.split_after_uncertain_write
             and batch.queue.is_oldest(batch)
         ):
-            # Either the log has the whole batch, or it lost earlier records. It takes this part in
-            # neither case.
+            # The log has the whole batch already, or has lost records before it. In both cases the
+            # leader will never accept this half.
             self.fail(batch, split_after_uncertain_write(batch, error), now)
         elif action is ErrorAction.RESEQUENCE and self._can_resequence(batch, code):
             self._metrics.records_retried(batch.result.topic, batch.count)

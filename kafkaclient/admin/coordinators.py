@@ -40,10 +40,9 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.coordinator import Coordinators
     from kafkaclient.types import PreparedTransaction, TopicPartition
     from kafkaclient.wire.api import Call
-    from kafkaclient.wire.groups import DescribedGroup, DescribedMember
+    from kafkaclient.wire.groups import CommittedOffsets, DescribedGroup, DescribedMember
     from kafkaclient.wire.membership import GroupListing
     from kafkaclient.wire.transactions import (
-        PartitionCodes,
         TransactionDescription,
         TransactionListing,
         TxnState,
@@ -114,18 +113,19 @@ class GroupAdmin(Runnable):
         async with self._operation(f"{what} group {group!r}", timeout_s) as running:
             session = running.session
 
-            async def attempt() -> PartitionCodes:
+            async def attempt() -> CommittedOffsets:
                 found = await _request_coordinator(session, group, call, "Read")
-                if found.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    _check_partitions(found.codes, found.error_code, group, what, "Read")
+                _check_partitions(found.codes, found.error_code, group, what, "Read")
                 return found
 
             found = await session.poll(
                 lambda: session.until_answered(attempt),
-                lambda found: not found.error_code,
+                lambda found: not found.unknown,
                 max_reads=_UNKNOWN_TOPIC_READS,
             )
-            _check_partitions(found.codes, found.error_code, group, what, "Read")
+            if found.unknown:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                _check_partitions(found.codes, code, group, what, "Read")
 
     async def list_groups(self, *, timeout_s: float | None = None) -> list[GroupListing]:
         """All groups that this client may describe, sorted by name. Sends a request to every

@@ -367,6 +367,7 @@ class Consumer:
                 ``group_id``. Nothing is committed.
             ValueError: an offset is negative.
             BrokerError: the coordinator refuses the commit.
+            UnknownTopicError: a topic was deleted. The offsets of the others are committed.
             KafkaTimeoutError: no coordinator has answered within ``max.block.ms``; the offsets may
                 be committed.
         """

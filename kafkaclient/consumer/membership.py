@@ -103,6 +103,8 @@ class Membership:
         self._look = asyncio.Event()
         self._losing: asyncio.Task[None] | None = None
         self._is_closing = False
+        self._giving_up: Set[TopicPartition] = frozenset()
+        """Partitions whose revocation the listener is being told of."""
 
     @property
     def protocol(self) -> str:
@@ -132,7 +134,7 @@ class Membership:
     async def give_up_all(self) -> None:
         """The consumer is closed: commit what is finished. What is in hand is not waited for."""
         self._is_closing = True
-        if partitions := self._partitions.all:
+        if partitions := self._partitions.all - self._giving_up:
             self._partitions.leave(partitions)
             await self._give_up(partitions)
 
@@ -335,9 +337,11 @@ class Membership:
 
     async def _give_up(self, partitions: Set[TopicPartition]) -> None:
         assert self._commits is not None
+        self._giving_up |= partitions
         try:
             await self._tell(self._listener.on_revoked, partitions)
         finally:
+            self._giving_up -= partitions
             what = "partitions are revoked"
             await self._commits.commit_before(what, _COMMIT_TIMEOUT_S, partitions)
             self._partitions.remove(partitions)

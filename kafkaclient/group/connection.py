@@ -126,6 +126,10 @@ _NEW_GENERATION = frozenset(
 )
 
 
+_UNKNOWN_TOPIC_LOOKS = 4
+_UNKNOWN_TOPIC_PAUSE_S = 0.25
+
+
 class GroupOffsets:
     """Commits as the member, and reads what the group has committed.
 
@@ -154,7 +158,8 @@ class GroupOffsets:
         return the offsets: it is called when the commit is sent.
 
         Raises BrokerError if the coordinator refuses it (UNKNOWN_MEMBER_ID: the member was
-        evicted), and KafkaTimeoutError if no coordinator answers in time.
+        evicted), UnknownTopicError if a partition does not exist (the offsets of the others are
+        committed), and KafkaTimeoutError if no coordinator answers in time.
         """
         try:
             async with time_limit(self._timeout_s):
@@ -165,16 +170,25 @@ class GroupOffsets:
     async def _commit(
         self, offsets: Offsets | Callable[[], Offsets], losses: int | None
     ) -> Offsets:
-        name = self._connection.group_id
+        name, looks = self._connection.group_id, _UNKNOWN_TOPIC_LOOKS
         while True:
             async with self._gate.commit(losses) as group:
                 sent = offsets() if callable(offsets) else offsets
                 if not sent:
                     return sent
                 call = OffsetCommitCall(name, sent, group)
-                code = (await self._connection.call(call)).error_code
-            if not code:
+                answer = await self._connection.call(call)
+            code = answer.error_code
+            if not code and not answer.unknown:
                 return sent
+            if not code:
+                looks -= 1
+                if looks:  # the topic may be new
+                    await asyncio.sleep(_UNKNOWN_TOPIC_PAUSE_S)
+                    continue
+                missing = ", ".join(map(str, answer.unknown))
+                what = f"committing offsets of group {name!r}: {missing} does not exist"
+                raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
             self._on_refused(code, group)
             is_over = not self._gate.is_open or self._gate.group != group
             if not (is_over and code in _NEW_GENERATION):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.api import (
@@ -134,8 +135,24 @@ class ConsumerGroupDescribeCall(
         return DescribeGroupsResult(groups, throttle_ms)
 
 
+class CommittedOffsets(PartitionCodes):
+    """The answer to OffsetCommit. The partitions that do not exist are apart, in ``unknown``: a
+    repetition could write their offsets into a topic that is created again."""
+
+    @property
+    def error_code(self) -> int:
+        """The first error of a partition that exists."""
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return PartitionCodes({p: c for p, c in self.codes.items() if c != unknown}).error_code
+
+    @property
+    def unknown(self) -> list[TopicPartition]:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return [partition for partition, code in self.codes.items() if code == unknown]
+
+
 @dataclass(frozen=True)
-class OffsetCommitCall(CodecCall[PartitionCodes], api_key=ApiKey.OFFSET_COMMIT, versions=(2, 9)):
+class OffsetCommitCall(CodecCall[CommittedOffsets], api_key=ApiKey.OFFSET_COMMIT, versions=(2, 9)):
     """Sets offsets of a group. Must go to its coordinator, which accepts current members, and
     without ``member`` anybody while the group has no members."""
 
@@ -167,9 +184,9 @@ class OffsetCommitCall(CodecCall[PartitionCodes], api_key=ApiKey.OFFSET_COMMIT, 
             "committed_metadata": offset.metadata,
         }
 
-    def _result(self, message: Any) -> PartitionCodes:
+    def _result(self, message: Any) -> CommittedOffsets:
         codes = {tp: p.error_code for tp, p in partitions_in(message.topics)}
-        return PartitionCodes(codes, message.throttle_time_ms or 0)
+        return CommittedOffsets(codes, message.throttle_time_ms or 0)
 
 
 _SUBSCRIPTION_VERSION = 3  # as Java's clients since 3.5

@@ -10,7 +10,7 @@ import pytest
 
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.consumer import RebalanceListener
-from kafkaclient.errors import ConsumerStateError, InvalidTopicError
+from kafkaclient.errors import ConsumerStateError, InvalidTopicError, UnknownTopicError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -253,3 +253,42 @@ async def test_what_is_no_partition_or_offset_is_refused_at_once(
             consumer.subscribe(["t"])
         assert consumer.subscription == frozenset()
         assert (await anext(aiter(consumer))).offset == 0
+
+
+@virtual_time
+async def test_a_deleted_topic_holds_up_no_commit(fake: FakeCluster, tools: Tools) -> None:
+    tools.fill(fake, 0, 9)
+    fake.create_topic("u", 1)
+    async with tools.consumer(fake, group_id="g", auto_commit_interval_ms=10**6) as consumer:
+        consumer.assign([P[0], TopicPartition("u", 0)])
+        stream = aiter(consumer)
+        for _ in range(5):
+            await anext(stream)
+        await tools.until(lambda: consumer.position(("u", 0)) == 0)
+        fake.delete_topic("u")
+        async with asyncio.timeout(3):
+            with pytest.raises(UnknownTopicError, match="u-0 does not exist"):
+                await consumer.commit()
+        assert tools.committed(fake, P[0]) == 5
+
+
+@INCREMENTAL
+@virtual_time
+async def test_stop_while_the_listener_is_told(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
+    """It is told of each partition once."""
+
+    class Slow(Log):
+        async def on_revoked(self, partitions: Set[TopicPartition]) -> None:  # type: ignore[override]
+            self._note("revoked", partitions)
+            await asyncio.sleep(3)
+
+    log = Slow()
+    async with group(tools, fake, listener=log, **how) as first:
+        await tools.until(lambda: len(first.assignment) == 4)
+        async with group(tools, fake, **how):
+            await tools.until(lambda: log.told[-1][0] == "revoked")
+            await first.stop()
+    revoked = [number for what, numbers in log.told for number in numbers if what == "revoked"]
+    assert sorted(revoked) == [0, 1, 2, 3]

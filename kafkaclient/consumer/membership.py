@@ -99,7 +99,7 @@ class Membership:
         self._commits: Commits | None = None
         self._member: GroupMember | None = None
         self._is_classic = config.group_protocol == "classic"
-        self._wanted = asyncio.Event()
+        self._polled = asyncio.Event()
         self._look = asyncio.Event()
         self._losing: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -115,9 +115,9 @@ class Membership:
         if self._member is not None:
             self._member.commit_refused(code, group)
 
-    def want(self) -> None:
+    def polled(self) -> None:
         """A loop asks for records: join, if the consumer had to leave."""
-        self._wanted.set()
+        self._polled.set()
 
     def resubscribe(self, subscription: Subscription) -> None:
         """Use another subscription from now on."""
@@ -129,7 +129,7 @@ class Membership:
         self._subscription, self._commits = subscription, commits
         while True:
             await self._join()
-            await self._wanted.wait()
+            await self._polled.wait()
 
     async def give_up_all(self) -> None:
         """The consumer is closed: commit what is finished. What is in hand is not waited for."""
@@ -216,7 +216,7 @@ class Membership:
             "for. If records take that long, raise max.poll.interval.ms",
             *(self._connection.group_id, self._polls.limit_s),
         )
-        self._wanted.clear()  # join again when a record is asked for after this
+        self._polled.clear()  # join again when a record is asked for after this
         self._gate.lose()
         self.lost(self._partitions.all)
         await self._leave("max.poll.interval.ms has expired")

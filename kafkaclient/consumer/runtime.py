@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.consumer.commits import Commits
+from kafkaclient.consumer.initial_positions import InitialPositions
 from kafkaclient.consumer.membership import Membership
 from kafkaclient.consumer.partitions import Partitions
-from kafkaclient.consumer.starts import Starts
 from kafkaclient.consumer.steps import PollInterval, Steps
 from kafkaclient.errors import ConsumerStateError
 from kafkaclient.group.commit_gate import CommitGate
@@ -67,7 +67,7 @@ class ConsumerRuntime:
         interval_s = config.auto_commit_interval_ms / 1000 if config.enable_auto_commit else None
         self.commits = Commits(self.partitions, offsets, interval_s)
         committed = None if offsets is None else offsets.committed
-        self._starts = Starts(config, cluster, committed, wall_clock, starting)
+        self._initial_positions = InitialPositions(config, cluster, committed, wall_clock, starting)
         self._tasks: list[asyncio.Task[None]] = []
         self._member_task: asyncio.Task[None] | None = None
 
@@ -109,7 +109,7 @@ class ConsumerRuntime:
     async def start(self) -> None:
         """Connect. Raises as :meth:`.Metadata.start`."""
         await self._cluster.metadata.start()
-        self._run(partial(self._starts.run, self.partitions), "starts")
+        self._run(partial(self._initial_positions.run, self.partitions), "initial-positions")
         self._run(self.commits.run, "commits")
 
     def _run(self, work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
@@ -126,7 +126,7 @@ class ConsumerRuntime:
     def _on_step(self) -> None:
         self._metrics.polled()
         if self._membership is not None:
-            self._membership.want()
+            self._membership.polled()
 
     def subscribe(self, subscription: Subscription) -> None:
         """Join the group, or use another subscription."""

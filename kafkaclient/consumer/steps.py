@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kafkaclient.consumer.starts import restart
+from kafkaclient.consumer.initial_positions import restart
 from kafkaclient.errors import ConsumerStateError, ReaderStateError
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ class CommitGate:
     then on. The member opens and closes it.
 
     The coordinator checks only offset commits. Other writes, such as changelog records, are made
-    only while the member is surely in its group: :meth:`while_certain`. ``timeout_s``: how long the
-    coordinator keeps a member after an answer (the shorter one of session.timeout.ms and
+    only while the member is surely in its group: :meth:`while_in_session`. ``timeout_s``: how long
+    the coordinator keeps a member after an answer (the shorter one of session.timeout.ms and
     rebalance.timeout.ms).
     """
 
@@ -51,7 +51,7 @@ class CommitGate:
         """How often the member has lost its partitions."""
         self._timeout_s = timeout_s
         self._clock = clock
-        self._certain_until = -math.inf
+        self._session_ends = -math.inf
         self._changed = asyncio.Event()
         """The coordinator has answered, or the partitions are lost."""
         self._writing: asyncio.Timeout | None = None
@@ -113,7 +113,7 @@ class CommitGate:
         """The partitions are lost: refuse the commits that wait."""
         self.losses += 1
         self._changed.set()
-        self._set_certain_until(-math.inf)
+        self._set_session_end(-math.inf)
 
     def _check(self, losses: int) -> None:
         if losses != self.losses:
@@ -127,41 +127,41 @@ class CommitGate:
 
     @property
     def _left_s(self) -> float:
-        return self._certain_until - self._clock()
+        return self._session_ends - self._clock()
 
     @property
-    def is_certain(self) -> bool:
+    def is_in_session(self) -> bool:
         """Whether the member is surely in its group: the last answered request was sent less than
         ``timeout_s`` ago. Compares with the clock, so it is also correct after the process was
         stopped."""
-        return self._clock() < self._certain_until
+        return self._clock() < self._session_ends
 
     def answered(self, asked_at: float) -> None:
         """The coordinator confirmed the member's generation. ``asked_at`` is when the request was
         sent (the gate's clock), because the answer may be read much later."""
-        self._set_certain_until(max(self._certain_until, asked_at + self._timeout_s))
+        self._set_session_end(max(self._session_ends, asked_at + self._timeout_s))
         self._changed.set()
 
-    def _set_certain_until(self, time: float) -> None:
-        self._certain_until = time
+    def _set_session_end(self, at: float) -> None:
+        self._session_ends = at
         if self._writing is not None and not self._writing.expired():
             self._writing.reschedule(asyncio.get_running_loop().time() + self._left_s)
 
-    async def certain(self, losses: int | None = None) -> None:
+    async def wait_in_session(self, losses: int | None = None) -> None:
         """Wait until the member is surely in its group. Raises as :meth:`commit`."""
         if losses is None:
             losses = self.losses
-        while losses == self.losses and not self.is_certain:
+        while losses == self.losses and not self.is_in_session:
             self._changed.clear()
             await self._changed.wait()
         self._check(losses)
 
     @asynccontextmanager
-    async def while_certain(self, losses: int) -> AsyncIterator[None]:
-        """Enter to write, as :meth:`certain`; only one task at a time may do so. The body of the
-        ``async with`` is cancelled and ends with KafkaTimeoutError when the coordinator has not
-        answered for a session, and with BrokerError when the member has lost its partitions."""
-        await self.certain(losses)
+    async def while_in_session(self, losses: int) -> AsyncIterator[None]:
+        """Enter to write, as :meth:`wait_in_session`; only one task at a time may do so. The body
+        of the ``async with`` is cancelled and ends with KafkaTimeoutError when the coordinator has
+        not answered for a session, and with BrokerError when the member has lost its partitions."""
+        await self.wait_in_session(losses)
         try:
             async with asyncio.timeout(self._left_s) as self._writing:
                 yield
@@ -169,7 +169,7 @@ class CommitGate:
             if self._writing is None or not self._writing.expired():
                 raise
             self._check(losses)
-            self._certain_until = -math.inf  # timers may be early
+            self._session_ends = -math.inf  # timers may be early
             raise KafkaTimeoutError(
                 f"the coordinator of group {self.group.group_id!r} has not answered for "
                 f"{self._timeout_s:g} s, so the group may have given this member's partitions to "

@@ -394,7 +394,7 @@ async def test_a_group_that_goes_back_to_classic_members(fake: FakeCluster, tool
         loop = Loop(a)
         await tools.until(lambda: len(loop.seen) == 5)
         await a.commit()
-        fake._state.heartbeat_groups.groups.clear()
+        fake._state.consumer_groups.groups.clear()
         fake.control(ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.GROUP_ID_NOT_FOUND)
         await tools.until(lambda: len(log.told) == 3)
         assert [what for what, _ in log.told] == ["assigned", "lost", "assigned"]

@@ -30,19 +30,19 @@ def gate(clock: Clock) -> CommitGate:
 
 
 @virtual_time
-async def test_a_member_is_certain_for_a_session_after_the_request() -> None:
+async def test_a_member_is_in_session_after_the_request() -> None:
     clock = Clock()
     made = gate(clock)
-    assert not made.is_certain
+    assert not made.is_in_session
     asked_at = clock()
     await asyncio.sleep(4)
     made.answered(asked_at)
     await asyncio.sleep(5.9)
-    assert made.is_certain
+    assert made.is_in_session
     made.answered(asked_at - 1)  # an older answer, read later
-    assert made.is_certain
+    assert made.is_in_session
     await asyncio.sleep(0.1)
-    assert not made.is_certain
+    assert not made.is_in_session
 
 
 @virtual_time
@@ -52,18 +52,18 @@ async def test_a_pause_of_the_process_counts() -> None:
     made = gate(clock)
     made.answered(clock())
     asked_at = clock()
-    assert made.is_certain
+    assert made.is_in_session
     clock.blocked_s += 11
-    assert not made.is_certain
+    assert not made.is_in_session
     made.answered(asked_at)
-    assert not made.is_certain
+    assert not made.is_in_session
 
 
 @virtual_time
 async def test_writers_wait_for_an_answer_or_a_loss() -> None:
     clock = Clock()
     made = gate(clock)
-    waiting = asyncio.create_task(made.certain(0))
+    waiting = asyncio.create_task(made.wait_in_session(0))
     await asyncio.sleep(1)
     made.answered(clock() - 11)  # too old
     await asyncio.sleep(0)
@@ -71,7 +71,7 @@ async def test_writers_wait_for_an_answer_or_a_loss() -> None:
     made.answered(clock())
     await waiting
     clock.blocked_s += 11
-    waiting = asyncio.create_task(made.certain(0))
+    waiting = asyncio.create_task(made.wait_in_session(0))
     await asyncio.sleep(1)
     made.lose()
     with pytest.raises(BrokerError, match="has lost its partitions"):
@@ -86,10 +86,10 @@ async def test_what_is_written_ends_when_the_coordinator_has_not_answered_for_a_
     began = clock()
     asyncio.get_running_loop().call_later(6, lambda: made.answered(clock()))
     with pytest.raises(KafkaTimeoutError, match="of group 'g' has not answered for 10 s"):
-        async with made.while_certain(0):
+        async with made.while_in_session(0):
             await asyncio.sleep(60)
     assert clock() - began == pytest.approx(16)
-    assert not made.is_certain
+    assert not made.is_in_session
 
 
 @virtual_time
@@ -99,14 +99,14 @@ async def test_what_is_written_ends_with_a_loss() -> None:
     made.answered(clock())
     asyncio.get_running_loop().call_later(1, made.lose)
     with pytest.raises(BrokerError, match="has lost its partitions"):
-        async with made.while_certain(0):
+        async with made.while_in_session(0):
             await asyncio.sleep(60)
     assert clock() < 2
-    assert not made.is_certain
+    assert not made.is_in_session
     made.answered(clock())  # in the next generation
-    assert made.is_certain
+    assert made.is_in_session
     with pytest.raises(BrokerError, match="has lost its partitions"):
-        await made.certain(0)
+        await made.wait_in_session(0)
 
 
 @virtual_time
@@ -116,9 +116,9 @@ async def test_other_errors_pass() -> None:
     made.answered(clock())
     for error in (TimeoutError("its own"), KafkaTimeoutError("its own"), ZeroDivisionError("own")):
         with pytest.raises(type(error), match="own"):
-            async with made.while_certain(0):
+            async with made.while_in_session(0):
                 raise error
     with suppress(asyncio.CancelledError):
-        async with made.while_certain(0):
+        async with made.while_in_session(0):
             raise asyncio.CancelledError
-    assert made.is_certain
+    assert made.is_in_session

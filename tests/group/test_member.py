@@ -414,12 +414,12 @@ async def test_a_commit_during_a_join_waits_for_a_late_answer(fake: FakeCluster)
 
 
 @virtual_time
-async def test_a_member_is_certain_while_the_coordinator_answers(fake: FakeCluster) -> None:
+async def test_a_member_is_in_session_while_the_coordinator_answers(fake: FakeCluster) -> None:
     async with owner(fake) as a:
         await asyncio.sleep(20)
-        assert a.gate.is_certain
+        assert a.gate.is_in_session
         fake.control(ApiKey.HEARTBEAT, DROP_ANSWER, keep=True)
         await asyncio.sleep(5)
-        assert a.gate.is_certain
+        assert a.gate.is_in_session
         await asyncio.sleep(1.5)
-        assert not a.gate.is_certain
+        assert not a.gate.is_in_session

@@ -61,7 +61,7 @@ class Worker:
     def __init__(self, protocol: CountingProtocol, partition: TopicPartition) -> None:
         ledger = protocol.ledger
         if (before := ledger.owners.get(partition)) is not None:
-            if before.is_certain:
+            if before.is_in_session:
                 ledger.problems.append(f"{partition} has two owners")
             if before._committing:
                 ledger.unknown.add(partition)
@@ -73,9 +73,9 @@ class Worker:
         self._task = asyncio.create_task(self._run())
 
     @property
-    def is_certain(self) -> bool:
+    def is_in_session(self) -> bool:
         """Whether its member believes that nobody else has its partitions: it may write."""
-        return self._protocol.gate.is_certain
+        return self._protocol.gate.is_in_session
 
     async def _run(self) -> None:
         ledger, partition, offsets = self._protocol.ledger, self._partition, self._protocol.offsets

@@ -308,17 +308,17 @@ class PlainOutput(Output):
     what is older than the next owner's changes would replace them."""
 
     def send_nowait(self, record: OutgoingRecord) -> Delivery:
-        if not self._gate.is_certain:
+        if not self._gate.is_in_session:
             raise KafkaTimeoutError("the group's coordinator has not answered for a session")
         return super().send_nowait(record)
 
     async def send(self, record: OutgoingRecord) -> Delivery:
-        await self._gate.certain()
+        await self._gate.wait_in_session()
         return await super().send(record)
 
     async def abandon(self) -> None:
         await super().abandon()
-        if not self._gate.is_certain:
+        if not self._gate.is_in_session:
             await self.stop(0)  # drops what is not sent yet
 
     async def _write(
@@ -326,14 +326,15 @@ class PlainOutput(Output):
     ) -> None:
         # A change that is written stays, though its record is processed again if the commit fails.
         # So what a broker may refuse goes first.
-        async with self._gate.while_certain(losses):
+        async with self._gate.while_in_session(losses):
             await self._flush(producer)
             for is_large in (True, False):
                 part = {
                     each: {k: v for k, v in found.items() if _is_large(k, v) is is_large}
                     for each, found in changes.items()
                 }
-                await self._gate.certain(losses)  # the process may have been stopped meanwhile
+                # The process may have been stopped meanwhile.
+                await self._gate.wait_in_session(losses)
                 await super()._write(producer, part, sent, losses)
                 await self._flush(producer)
 

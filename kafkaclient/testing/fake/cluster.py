@@ -150,7 +150,7 @@ class FakeCluster(ClusterContents):
             self._state.brokers[node_id].port = _PORT
         self.drop_connections()
         self._state.groups.forget_members()
-        self._state.heartbeat_groups.forget_members()
+        self._state.consumer_groups.forget_members()
         while any(b.connections for b in self._state.brokers.values()):  # noqa: ASYNC110 - a pass or two
             await asyncio.sleep(0)
 

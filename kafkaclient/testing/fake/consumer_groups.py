@@ -1,330 +1,225 @@
-"""The group coordinator of the fake cluster: members of classic consumer groups.
+"""The group coordinator of the fake cluster: members of KIP-848 groups.
 
 Behavior
-    Java's ``GroupCoordinator`` and ``ClassicGroup``. A member that joins, leaves, changes its
-    subscription or misses its session timeout starts a rebalance. Every member then joins again
-    within the longest rebalance timeout of the members, or is removed. The leader's SyncGroup
-    request has the assignments. A member without a group instance id first gets MEMBER_ID_REQUIRED
-    and its member id (KIP-394). A new member with the group instance id of another member takes its
-    place and fences it (KIP-345).
-    The brokers do not wait before the first rebalance (``group.initial.rebalance.delay.ms=0``).
-    Differences from Kafka: a static member that comes back always causes a rebalance, and members
-    that use the protocol of KIP-848 (``group.protocol=consumer``) are not supported.
-
-The methods return the fields of responses; a future of fields if the answer depends on other
-members.
+    Java's ``GroupMetadataManager`` with a uniform assignor. A member joins with epoch 0. Each
+    change of the members, subscriptions or topics begins another epoch of the group, with other
+    targets. A member that has partitions of other members' targets is asked to give them up. When
+    its heartbeats have them no more, its epoch becomes the group's, and it gets what no other
+    member has. A member that misses its session timeout is removed, and so is one that does not
+    give up partitions within its rebalance timeout.
+    Differences from Kafka: a heartbeat has all fields, as this package's member sends them; classic
+    members cannot be in the same group; regular expressions are Python's.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+import re
 from dataclasses import dataclass, field
-from enum import Enum
-from itertools import count
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.log import RefusedError
+from kafkaclient.types import TopicPartition
 
-Fields: TypeAlias = dict[str, Any]
-_Answer: TypeAlias = "Fields | asyncio.Future[Fields]"
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Set
 
-
-class GroupState(Enum):
-    """The states of Java's ``ClassicGroupState``, without Dead."""
-
-    EMPTY = "Empty"
-    JOINING = "PreparingRebalance"
-    SYNCING = "CompletingRebalance"
-    STABLE = "Stable"
-
-
-class Joining(NamedTuple):
-    """A request to join. ``member_id`` is empty for a new member; ``needs_id``: a new member must
-    be given its id before it joins (JoinGroup from version 4 on)."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    protocol_type: str
-    protocols: dict[str, bytes]
-    """Name of the assignor -> the member's metadata; the preferred assignor first."""
-    session_timeout_s: float
-    rebalance_timeout_s: float
-    needs_id: bool
+SESSION_S = 45.0
+HEARTBEAT_MS = 5000
+_LEFT, _LEFT_STATIC = -1, -2
 
 
 @dataclass(slots=True, eq=False)
-class GroupMember:
-    """A member of a group. ``joining`` and ``syncing`` are its requests that wait for others."""
+class ConsumerGroupMember:
+    """``assigned``: what the member may have; ``revoking``: what it is asked to give up."""
 
     member_id: str
-    wish: Joining
-    assignment: bytes = b""
-    joining: asyncio.Future[Fields] | None = None
-    syncing: asyncio.Future[Fields] | None = None
+    instance_id: str | None
+    epoch: int = 0
+    previous_epoch: int = 0
+    topics: frozenset[str] = frozenset()
+    regex: str = ""
+    target: set[TopicPartition] = field(default_factory=set)
+    assigned: set[TopicPartition] = field(default_factory=set)
+    revoking: set[TopicPartition] = field(default_factory=set)
+    has_left: bool = False
+    """A static member that may return."""
     session: asyncio.TimerHandle | None = None
+    rebalance: asyncio.TimerHandle | None = None
 
 
 @dataclass(slots=True, eq=False)
 class ConsumerGroup:
-    """A group, its members in the order in which they joined, and its latest generation."""
+    """A group, and the partitions that its members can have."""
 
-    group_id: str
-    state: GroupState = GroupState.EMPTY
-    generation: int = 0
-    protocol_type: str = ""
-    protocol: str = ""
-    leader: str = ""
-    members: dict[str, GroupMember] = field(default_factory=dict)
-    promised: set[str] = field(default_factory=set)
-    """The member ids given to clients that have not joined with them yet."""
-    deadline: asyncio.TimerHandle | None = None
+    epoch: int = 0
+    members: dict[str, ConsumerGroupMember] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
 
-    def static_member(self, instance_id: str | None) -> GroupMember | None:
-        """The member with this group instance id."""
-        found = (m for m in self.members.values() if m.wish.instance_id == instance_id)
-        return None if instance_id is None else next(found, None)
+    def holds(self, member: ConsumerGroupMember) -> set[TopicPartition]:
+        """What the other members have, or still give up."""
+        others = (each for each in self.members.values() if each is not member)
+        return {p for each in others for p in each.assigned | each.revoking}
 
-    def check_member(self, member_id: str, instance_id: str | None, generation: int) -> GroupMember:
-        """The member. Refuses a client that is not a member in the current generation."""
-        static = self.static_member(instance_id)
-        if static is not None and static.member_id != member_id:
-            raise RefusedError(ErrorCode.FENCED_INSTANCE_ID)
-        if member_id not in self.members:
-            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if generation != self.generation:
-            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
-        return self.members[member_id]
+    def retarget(self) -> None:
+        """Begin another epoch, in which each member keeps what it can keep."""
+        self.epoch += 1
+        partitions = [
+            TopicPartition(t, n) for t, count in self.counts.items() for n in range(count)
+        ]
+        before = {p: name for name, member in self.members.items() for p in member.target}
+        for member in self.members.values():
+            member.target = set()
+        for stays in (True, False):
+            for p in partitions:
+                takers = [m for m in self.members.values() if p.topic in m.topics]
+                if not takers or any(p in m.target for m in takers):
+                    continue
+                quota = -(-len(partitions) // len(takers))
+                least = min(takers, key=lambda m: len(m.target))
+                owner = self.members.get(before.get(p, ""), least)
+                if stays and p in before and owner in takers and len(owner.target) < quota:
+                    owner.target.add(p)
+                elif not stays:
+                    least.target.add(p)
+        self._level()
+
+    def _level(self) -> None:
+        """Move partitions until no member has two more than another that could have them."""
+        while True:
+            for most in sorted(self.members.values(), key=lambda m: -len(m.target)):
+                for p in sorted(most.target):
+                    takers = [m for m in self.members.values() if p.topic in m.topics]
+                    least = min(takers, key=lambda m: len(m.target))
+                    if len(most.target) > len(least.target) + 1:
+                        most.target.remove(p)
+                        least.target.add(p)
+                        break
+                else:
+                    continue
+                break
+            else:
+                return
 
 
-class GroupCoordinator:
-    """The consumer groups of a cluster. Timeouts use the timers of the running event loop."""
+class ConsumerGroupCoordinator:
+    """The KIP-848 groups of a cluster. Timeouts use the timers of the running event loop."""
 
     def __init__(self) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
-        self._numbers = count(1)
 
-    def join(self, group_id: str, wish: Joining) -> _Answer:
-        group = self.groups.setdefault(group_id, ConsumerGroup(group_id))
-        static, member_id = group.static_member(wish.instance_id), wish.member_id
-
-        def refuse(code: ErrorCode) -> RefusedError:
-            return RefusedError(code, member_id=member_id)
-
-        if not wish.protocols or not _compatible(group, wish):
-            raise refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if not member_id:
-            member_id = f"{wish.instance_id or wish.client_id or 'member'}-{next(self._numbers)}"
-            if wish.needs_id and wish.instance_id is None:
-                group.promised.add(member_id)
-                raise refuse(ErrorCode.MEMBER_ID_REQUIRED)
-            if static is not None:
-                self._remove(group, static, ErrorCode.FENCED_INSTANCE_ID)
-        elif static is not None and static.member_id != member_id:
-            raise refuse(ErrorCode.FENCED_INSTANCE_ID)
-        elif member_id not in group.members and member_id not in group.promised:
-            raise refuse(ErrorCode.UNKNOWN_MEMBER_ID)
-        group.promised.discard(member_id)
-        return self._admit(group, member_id, wish)
-
-    def _admit(self, group: ConsumerGroup, member_id: str, wish: Joining) -> _Answer:
-        member = group.members.get(member_id)
-        changed = member is None or member.wish.protocols != wish.protocols
-        if member is None:
-            member = group.members[member_id] = GroupMember(member_id, wish)
-        member.wish = wish
+    def heartbeat(self, message: Any, counts: Mapping[str, int]) -> ConsumerGroupMember | None:
+        """The member after its heartbeat; None if it has left. ``counts``: the partitions of all
+        topics."""
+        group = self.groups.setdefault(message.group_id, ConsumerGroup())
+        if message.member_epoch in (_LEFT, _LEFT_STATIC):
+            self._leave(group, message)
+            return None
+        member = self._member(group, message)
         self._heard_of(group, member)
-        repeated = group.state is GroupState.SYNCING or (
-            group.state is GroupState.STABLE and member_id != group.leader
-        )
-        if not changed and repeated:
-            return _joined(group, member)
-        _fail(member.joining, ErrorCode.UNKNOWN_MEMBER_ID, member_id=member_id)
-        member.joining = asyncio.get_running_loop().create_future()
-        joining = member.joining
-        self._rebalance(group)
-        return joining
+        topics = frozenset(message.topics)
+        if message.regex is not None:
+            member.regex = message.regex
+        if member.regex:
+            topics |= {name for name in counts if re.fullmatch(member.regex, name)}
+        counts = {name: count for name, count in counts.items() if name in topics} | {
+            name: counts[name] for name in group.counts if name in counts
+        }
+        if topics != member.topics or counts != group.counts or member.epoch == 0:
+            changed = topics != member.topics or counts != group.counts
+            member.topics, group.counts = topics, counts
+            if changed:
+                group.retarget()
+        self._reconcile(group, member, message)
+        return member
 
-    def sync(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        assignments: dict[str, bytes],
-    ) -> _Answer:
-        group = self._known(group_id)
-        member = group.check_member(member_id, instance_id, generation)
-        if group.state is GroupState.JOINING:
-            raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._heard_of(group, member)
-        if group.state is GroupState.STABLE:
-            return _synced(group, member)
-        syncing = member.syncing = asyncio.get_running_loop().create_future()
-        if member_id == group.leader:
-            group.state = GroupState.STABLE
-            for each in group.members.values():
-                each.assignment = assignments.get(each.member_id, b"")
-                _answer(each.syncing, _synced(group, each))
-                each.syncing = None
-        return syncing
-
-    def heartbeat(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> None:
-        group = self._known(group_id)
-        self._heard_of(group, group.check_member(member_id, instance_id, generation))
-        if group.state is GroupState.JOINING:
-            raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
-
-    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> None:
-        group = self._known(group_id)
-        member = group.static_member(instance_id) or group.members.get(member_id)
+    def _member(self, group: ConsumerGroup, message: Any) -> ConsumerGroupMember:
+        member = group.members.get(message.member_id)
+        if message.member_epoch == 0:
+            if member is not None:
+                return member
+            instance_id = message.instance_id
+            for known in list(group.members.values()):
+                if instance_id is not None and known.instance_id == instance_id:
+                    if not known.has_left:
+                        raise RefusedError(ErrorCode.UNRELEASED_INSTANCE_ID)
+                    del group.members[known.member_id]
+                    member = group.members[message.member_id] = ConsumerGroupMember(
+                        message.member_id, instance_id, topics=known.topics, target=known.target
+                    )
+                    _cancel(known)
+                    return member
+            member = ConsumerGroupMember(message.member_id, instance_id)
+            group.members[message.member_id] = member
+            return member
         if member is None:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
-        if member_id and member.member_id != member_id:
-            raise RefusedError(ErrorCode.FENCED_INSTANCE_ID)
-        self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
-        self._rebalance(group)
+        if message.member_epoch not in (member.epoch, member.previous_epoch):
+            raise RefusedError(ErrorCode.FENCED_MEMBER_EPOCH)
+        return member
 
-    def check_commit(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> None:
-        """Refuse a client that may not commit offsets. Without a generation any client may, as long
-        as the group has no members."""
+    def _reconcile(self, group: ConsumerGroup, member: ConsumerGroupMember, message: Any) -> None:
+        owned: Set[TopicPartition] = message.owned
+        if message.member_epoch == 0:
+            member.assigned, member.revoking = set(), set()
+        member.revoking &= owned
+        if not member.revoking:
+            leaving = member.assigned - member.target
+            member.assigned -= leaving
+            member.revoking = leaving & owned
+        if member.rebalance is not None:
+            member.rebalance.cancel()
+            member.rebalance = None
+        if member.revoking:
+            seconds = message.rebalance_timeout_ms / 1000
+            loop = asyncio.get_running_loop()
+            member.rebalance = loop.call_later(seconds, self._remove, group, member)
+            return
+        member.assigned |= member.target - group.holds(member)
+        if member.epoch != group.epoch:
+            member.previous_epoch, member.epoch = member.epoch, group.epoch
+
+    def _leave(self, group: ConsumerGroup, message: Any) -> None:
+        member = group.members.get(message.member_id)
+        if member is None:
+            raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if message.member_epoch == _LEFT_STATIC:
+            member.has_left, member.assigned = True, set()
+        else:
+            self._remove(group, member)
+
+    def check_commit(self, group_id: str, member_id: str, epoch: int) -> bool:
+        """Refuse a client that may not commit. False: there is no such group with members."""
         group = self.groups.get(group_id)
-        if group is not None and group.members:
-            self._heard_of(group, group.check_member(member_id, instance_id, generation))
-            if group.state is GroupState.SYNCING:
-                raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS)
-        elif generation >= 0:
-            raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
-
-    def _known(self, group_id: str) -> ConsumerGroup:
-        if group_id not in self.groups:
+        if group is None or not group.members:
+            return False
+        if member_id not in group.members:
             raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
-        return self.groups[group_id]
+        if epoch != group.members[member_id].epoch:
+            raise RefusedError(ErrorCode.STALE_MEMBER_EPOCH)
+        return True
 
     def forget_members(self) -> None:
         """Remove all members: their connections and the event loop's timers have ended."""
         for group in self.groups.values():
-            for member in list(group.members.values()):
-                self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
-            if group.deadline is not None:
-                group.deadline.cancel()
+            for member in group.members.values():
+                _cancel(member)
         self.groups.clear()
 
-    # --- rebalances ---------------------------------------------------------------------------
-
-    def _rebalance(self, group: ConsumerGroup) -> None:
-        """Wait until all members have joined; answer them if they have."""
-        if group.state is not GroupState.JOINING:
-            group.state = GroupState.JOINING
-            for member in group.members.values():
-                _fail(member.syncing, ErrorCode.REBALANCE_IN_PROGRESS)
-                member.syncing = None
-        if all(member.joining for member in group.members.values()):
-            self._complete(group)
-        elif group.deadline is None:
-            longest = max(m.wish.rebalance_timeout_s for m in group.members.values())
-            loop = asyncio.get_running_loop()
-            group.deadline = loop.call_later(longest, self._complete, group)
-
-    def _complete(self, group: ConsumerGroup) -> None:
-        """Begin the next generation with the members that have joined."""
-        if group.deadline is not None:
-            group.deadline.cancel()
-            group.deadline = None
-        for member in [m for m in group.members.values() if m.joining is None]:
-            self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
-        group.generation += 1
-        if not group.members:
-            group.state, group.protocol, group.leader = GroupState.EMPTY, "", ""
-            return
-        group.state = GroupState.SYNCING
-        group.protocol_type = next(iter(group.members.values())).wish.protocol_type
-        group.protocol = _elected(group)
-        if group.leader not in group.members:
-            group.leader = next(iter(group.members))
-        for member in group.members.values():
-            joining, member.joining = member.joining, None
-            _answer(joining, _joined(group, member))
-            self._heard_of(group, member)
-
-    def _heard_of(self, group: ConsumerGroup, member: GroupMember) -> None:
-        """Begin the member's session timeout again."""
+    def _heard_of(self, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
         if member.session is not None:
             member.session.cancel()
         loop = asyncio.get_running_loop()
-        timeout_s = member.wish.session_timeout_s
-        member.session = loop.call_later(timeout_s, self._session_ended, group, member)
+        member.session = loop.call_later(SESSION_S, self._remove, group, member)
 
-    def _session_ended(self, group: ConsumerGroup, member: GroupMember) -> None:
-        if member.joining is not None or member.syncing is not None:
-            self._heard_of(group, member)  # the member waits for the others
-            return
-        self._remove(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
-        self._rebalance(group)
-
-    def _remove(self, group: ConsumerGroup, member: GroupMember, why: ErrorCode) -> None:
-        del group.members[member.member_id]
-        if member.session is not None:
-            member.session.cancel()
-        _fail(member.joining, why, member_id=member.member_id)
-        _fail(member.syncing, why)
+    def _remove(self, group: ConsumerGroup, member: ConsumerGroupMember) -> None:
+        _cancel(member)
+        if group.members.pop(member.member_id, None) is not None:
+            group.retarget()
 
 
-def _compatible(group: ConsumerGroup, wish: Joining) -> bool:
-    """Whether the group has an assignor that the new member and all other members know."""
-    others = [m.wish for m in group.members.values() if m.member_id != wish.member_id]
-    return all(other.protocol_type == wish.protocol_type for other in others) and bool(
-        set(wish.protocols).intersection(*(other.protocols for other in others))
-    )
-
-
-def _elected(group: ConsumerGroup) -> str:
-    """The assignor that most members prefer among those that all members know."""
-    wishes = [member.wish.protocols for member in group.members.values()]
-    known = set(wishes[0]).intersection(*wishes)
-    votes = Counter(next(name for name in wish if name in known) for wish in wishes)
-    return votes.most_common(1)[0][0]
-
-
-def _answer(waiting: asyncio.Future[Fields] | None, fields: Fields) -> None:
-    if waiting is not None and not waiting.done():
-        waiting.set_result(fields)
-
-
-def _fail(waiting: asyncio.Future[Fields] | None, error_code: ErrorCode, **fields: Any) -> None:
-    _answer(waiting, {"error_code": error_code, **fields})
-
-
-def _joined(group: ConsumerGroup, member: GroupMember) -> Fields:
-    """The generation; for the leader also the members with their metadata."""
-    leads = member.member_id == group.leader
-    return {
-        "generation_id": group.generation,
-        "protocol_type": group.protocol_type,
-        "protocol_name": group.protocol,
-        "leader": group.leader,
-        "member_id": member.member_id,
-        "members": [
-            {
-                "member_id": each.member_id,
-                "group_instance_id": each.wish.instance_id,
-                "metadata": each.wish.protocols[group.protocol],
-            }
-            for each in group.members.values()
-            if leads
-        ],
-    }
-
-
-def _synced(group: ConsumerGroup, member: GroupMember) -> Fields:
-    return {
-        "protocol_type": group.protocol_type,
-        "protocol_name": group.protocol,
-        "assignment": member.assignment,
-    }
+def _cancel(member: ConsumerGroupMember) -> None:
+    for timer in (member.session, member.rebalance):
+        if timer is not None:
+            timer.cancel()

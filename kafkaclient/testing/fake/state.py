@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
 from kafkaclient.broker_errors import ErrorCode
-from kafkaclient.testing.fake.consumer_groups import GroupCoordinator
-from kafkaclient.testing.fake.heartbeat_groups import HeartbeatCoordinator
+from kafkaclient.testing.fake.classic_groups import ClassicGroupCoordinator
+from kafkaclient.testing.fake.consumer_groups import ConsumerGroupCoordinator
 from kafkaclient.testing.fake.log import (
     NO_LEADER,
     FakePartition,
@@ -94,8 +94,8 @@ class ClusterState:
         """The dynamic configuration by broker id; "" is the default of all brokers."""
         self.transactions_v2 = transactions_v2
         self.transactions = TransactionCoordinator(self)
-        self.groups = GroupCoordinator()
-        self.heartbeat_groups = HeartbeatCoordinator()
+        self.groups = ClassicGroupCoordinator()
+        self.consumer_groups = ConsumerGroupCoordinator()
         self.produce_failures: _Failures = defaultdict(deque)
         self.fetch_failures: _Failures = defaultdict(deque)
         self.interceptors: list[Control] = []

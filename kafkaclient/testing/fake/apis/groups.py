@@ -23,8 +23,8 @@ TxnOffsetCommit (28), versions 0 to 5
     generation of a group without members.
 
 Only the group's coordinator answers the following requests. The rules are those of
-:mod:`~kafkaclient.testing.fake.consumer_groups` and, for KIP-848, of
-:mod:`~kafkaclient.testing.fake.heartbeat_groups`.
+:mod:`~kafkaclient.testing.fake.classic_groups` and, for KIP-848, of
+:mod:`~kafkaclient.testing.fake.consumer_groups`.
 
 JoinGroup (11), versions 2 to 9
     Waits until all members have joined. From version 4 on a new member without a group instance id
@@ -58,8 +58,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.apis.api import TOPIC_PARTITIONS, Api, Parts, each, topics
-from kafkaclient.testing.fake.consumer_groups import ConsumerGroup, GroupState, Joining
-from kafkaclient.testing.fake.heartbeat_groups import HEARTBEAT_MS
+from kafkaclient.testing.fake.classic_groups import ClassicGroup, GroupState, Joining
+from kafkaclient.testing.fake.consumer_groups import HEARTBEAT_MS
 from kafkaclient.testing.fake.log import RefusedError
 from kafkaclient.testing.fake.transactions import Committed
 from kafkaclient.types import TopicPartition
@@ -137,7 +137,7 @@ def _check_member(
     """Refuse offsets of a client that may not commit offsets of the group."""
     current = state.transactions.generations.get(group)
     if current is None:
-        if not state.heartbeat_groups.check_commit(group, member_id, generation):
+        if not state.consumer_groups.check_commit(group, member_id, generation):
             state.groups.check_commit(group, member_id, instance_id, generation)
     elif generation not in (current, _NO_GENERATION):
         raise RefusedError(ErrorCode.ILLEGAL_GENERATION)
@@ -275,7 +275,7 @@ def _consumer_heartbeat(state: ClusterState, request: Request) -> Fields:
         for number in numbers
     }
     counts = {name: len(topic.partitions) for name, topic in state.topics.items()}
-    member = state.heartbeat_groups.heartbeat(message, counts)
+    member = state.consumer_groups.heartbeat(message, counts)
     if member is None:
         return {"member_epoch": message.member_epoch}
     assignment: dict[Any, list[int]] = {}
@@ -310,7 +310,7 @@ def _describe(state: ClusterState, request: Request, name: str) -> Fields:
         missing = request.version >= _FIRST_DESCRIBE_NOT_FOUND
         code = ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE
         return {"error_code": code, "group_state": "Dead"}
-    group = state.groups.groups.get(name, ConsumerGroup(name))
+    group = state.groups.groups.get(name, ClassicGroup(name))
     stable = group.state is GroupState.STABLE
     return {
         "group_state": group.state.value,
@@ -330,11 +330,11 @@ def _describe(state: ClusterState, request: Request, name: str) -> Fields:
     }
 
 
-def _known(state: ClusterState) -> dict[str, ConsumerGroup]:
+def _known(state: ClusterState) -> dict[str, ClassicGroup]:
     """The groups with members or committed offsets."""
     groups = {name: group for name, group in state.groups.groups.items() if group.members}
     for name, _, _ in state.transactions.committed:
-        groups.setdefault(name, state.groups.groups.get(name, ConsumerGroup(name)))
+        groups.setdefault(name, state.groups.groups.get(name, ClassicGroup(name)))
     return groups
 
 

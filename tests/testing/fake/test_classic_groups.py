@@ -10,7 +10,7 @@ import pytest
 
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode
-from kafkaclient.testing.fake.consumer_groups import GroupCoordinator, GroupState, Joining
+from kafkaclient.testing.fake.classic_groups import ClassicGroupCoordinator, GroupState, Joining
 from kafkaclient.testing.fake.log import RefusedError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _refused(call: Callable[..., object], *arguments: Any) -> ErrorCode:
 
 
 async def _stable(
-    coordinator: GroupCoordinator, *wishes: Joining
+    coordinator: ClassicGroupCoordinator, *wishes: Joining
 ) -> tuple[list[str], dict[str, Any]]:
     """A group in which these are members; the leader's answer comes second."""
     joined = await _rebalanced(coordinator, *wishes)
@@ -61,7 +61,9 @@ async def _stable(
     return ids, leader
 
 
-async def _rebalanced(coordinator: GroupCoordinator, *wishes: Joining) -> list[dict[str, Any]]:
+async def _rebalanced(
+    coordinator: ClassicGroupCoordinator, *wishes: Joining
+) -> list[dict[str, Any]]:
     """The last answers: whoever joined early joins again with its id, as consumers do."""
     ids: list[str] = []
     for wish in wishes:
@@ -78,7 +80,7 @@ async def _rebalanced(coordinator: GroupCoordinator, *wishes: Joining) -> list[d
 
 @virtual_time
 async def test_members_get_the_assignments_of_their_leader() -> None:
-    coordinator = GroupCoordinator()
+    coordinator = ClassicGroupCoordinator()
     ids, leader = await _stable(coordinator, _wish(), _wish(), _wish())
     assert [member["member_id"] for member in leader["members"]] == ids
     assert leader["leader"] == ids[0]
@@ -92,7 +94,7 @@ async def test_members_get_the_assignments_of_their_leader() -> None:
 
 @virtual_time
 async def test_a_member_that_leaves_starts_a_rebalance() -> None:
-    coordinator = GroupCoordinator()
+    coordinator = ClassicGroupCoordinator()
     (first, second), leader = await _stable(coordinator, _wish(), _wish())
     generation = leader["generation_id"]
     coordinator.leave("g", first, None)
@@ -106,7 +108,7 @@ async def test_a_member_that_leaves_starts_a_rebalance() -> None:
 
 @virtual_time
 async def test_a_silent_member_is_removed_after_its_session_timeout() -> None:
-    coordinator = GroupCoordinator()
+    coordinator = ClassicGroupCoordinator()
     (first, second), leader = await _stable(coordinator, _wish(), _wish())
     for _ in range(3):
         await asyncio.sleep(_SESSION_S / 2)
@@ -121,7 +123,7 @@ async def test_a_silent_member_is_removed_after_its_session_timeout() -> None:
 
 @virtual_time
 async def test_a_rebalance_waits_for_members_up_to_their_rebalance_timeout() -> None:
-    coordinator = GroupCoordinator()
+    coordinator = ClassicGroupCoordinator()
     (first, second), leader = await _stable(
         coordinator, _wish(session_timeout_s=1000.0), _wish(session_timeout_s=1000.0)
     )
@@ -137,7 +139,7 @@ async def test_a_rebalance_waits_for_members_up_to_their_rebalance_timeout() -> 
 
 @virtual_time
 async def test_a_new_member_gets_its_id_before_it_joins() -> None:
-    coordinator = GroupCoordinator()
+    coordinator = ClassicGroupCoordinator()
     with pytest.raises(RefusedError) as caught:
         coordinator.join("g", _wish(needs_id=True))
     assert caught.value.code == ErrorCode.MEMBER_ID_REQUIRED
@@ -148,7 +150,7 @@ async def test_a_new_member_gets_its_id_before_it_joins() -> None:
 
 @virtual_time
 async def test_a_static_member_replaces_and_fences_its_predecessor() -> None:
-    coordinator = GroupCoordinator()
+    coordinator = ClassicGroupCoordinator()
     (old,), leader = await _stable(coordinator, _wish(instance_id="i"))
     joined = await _done(coordinator.join("g", _wish(instance_id="i", needs_id=True)))
     assert list(coordinator.groups["g"].members) == [joined["member_id"]]
@@ -160,7 +162,7 @@ async def test_a_static_member_replaces_and_fences_its_predecessor() -> None:
 
 @virtual_time
 async def test_members_agree_on_an_assignor() -> None:
-    coordinator = GroupCoordinator()
+    coordinator = ClassicGroupCoordinator()
     both = _wish(protocols={"sticky": b"s", "range": b"r"})
     _, leader = await _stable(coordinator, both, _wish())
     assert leader["protocol_name"] == "range"
@@ -172,7 +174,7 @@ async def test_members_agree_on_an_assignor() -> None:
 
 @virtual_time
 async def test_who_may_commit_offsets() -> None:
-    coordinator = GroupCoordinator()
+    coordinator = ClassicGroupCoordinator()
     check = coordinator.check_commit
     check("g", "", None, -1)
     assert _refused(check, "g", "m", None, 3) == ErrorCode.ILLEGAL_GENERATION
@@ -187,7 +189,7 @@ async def test_who_may_commit_offsets() -> None:
 
 @virtual_time
 async def test_members_end_with_the_ports() -> None:
-    coordinator = GroupCoordinator()
+    coordinator = ClassicGroupCoordinator()
     (first, _), _ = await _stable(coordinator, _wish(), _wish())
     joining = coordinator.join("g", _wish(first, protocols={"range": b"other topics"}))
     coordinator.forget_members()

@@ -36,7 +36,7 @@ class FetchCommitted(Protocol):
     ) -> Awaitable[Mapping[TopicPartition, int | None]]: ...
 
 
-class Starts:
+class InitialPositions:
     """Finds the positions of starting partitions, in a task of its own: partitions that are read
     already do not wait for it. ``wall_clock`` returns seconds since the epoch. ``wanted`` is set
     when there are starting partitions.

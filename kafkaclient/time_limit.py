@@ -1,4 +1,4 @@
-"""Time limits, clocks, and threads for calls that may hang, as the whole package uses them."""
+"""Time limits, the end of tasks, clocks, and threads for calls that may hang."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Thread
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+
+async def cancel_and_wait(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel the tasks, and return when all have ended. What they raise is dropped."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # --- time limits that do not expire because the event loop was blocked ----------------------------

@@ -86,7 +86,7 @@ class ConsumerConfig(ReaderConfig):
     cooperative-sticky). All members of a group need a common assignor. Only for group_protocol
     classic."""
     session_timeout_ms: int = _GROUP.option(45_000, integer(1))
-    """The coordinator removes a member from which it has heard nothing for so many milliseconds.
+    """How long the coordinator keeps a member that sends no heartbeat (milliseconds).
     For group_protocol consumer the broker decides (group.consumer.session.timeout.ms)."""
     heartbeat_interval_ms: int = _GROUP.option(3_000, integer(1))
     """The time between two heartbeats in milliseconds. Must be below session_timeout_ms. For

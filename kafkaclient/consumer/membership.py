@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.consumer.subscription import in_listener
@@ -13,7 +13,7 @@ from kafkaclient.errors import BrokerError, KafkaError, UnsupportedVersionError
 from kafkaclient.group.classic import ClassicProtocol
 from kafkaclient.group.heartbeat_member import HeartbeatMember, HeartbeatOptions
 from kafkaclient.group.member import Member, MemberOptions
-from kafkaclient.time_limit import time_limit
+from kafkaclient.time_limit import cancel_and_wait, time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Set
@@ -209,7 +209,7 @@ class Membership:
                 if task.done():
                     task.result()
         finally:
-            await _cancelled(expiry, *tasks)
+            await cancel_and_wait(expiry, *tasks)
         _log.warning(
             "group %s: no record was asked for in %g s (max.poll.interval.ms), so this member "
             "leaves, and others get its partitions. It joins again when the next record is asked "
@@ -395,9 +395,3 @@ def _listed(partitions: Set[TopicPartition]) -> str:
 
 async def _never() -> bool:
     return False
-
-
-async def _cancelled(*tasks: asyncio.Future[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

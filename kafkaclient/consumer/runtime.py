@@ -17,6 +17,7 @@ from kafkaclient.group.connection import GroupConnection, GroupOffsets
 from kafkaclient.metrics.consumer import ConsumerMetrics
 from kafkaclient.reader.cluster import ReaderCluster
 from kafkaclient.reader.reading import Reading
+from kafkaclient.time_limit import cancel_and_wait
 from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -184,9 +185,7 @@ class ConsumerRuntime:
                 self.partitions.leave(self.partitions.all)
                 await self.commits.commit_before("the consumer is closed", _LAST_COMMIT_S)
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await cancel_and_wait(*self._tasks)
             if membership is not None:
                 await membership.leave()
             await self._cluster.close()

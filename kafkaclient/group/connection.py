@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.cluster.coordinator import Coordinators
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     Offsets: TypeAlias = Mapping[TopicPartition, int | OffsetAndMetadata]
 
+
+_log = logging.getLogger(__name__)
 
 # --- A member's connections to its group's coordinator --------------------------------------------
 
@@ -87,6 +90,17 @@ class GroupConnection:
             if not answered:  # the next call must not wait behind this one
                 self._router.release(_WAITING)
         return answer
+
+    async def leave(self, call: Call[Any], timeout_s: float, others_wait_for: str) -> None:
+        """Tell the coordinator that a member leaves. Never raises, except when cancelled."""
+        try:
+            async with time_limit(timeout_s):
+                await self.call(call)
+        except (TimeoutError, KafkaError) as error:
+            _log.warning(
+                "group %s could not be left; its other members wait for %s: %r",
+                *(self.group_id, others_wait_for, error),
+            )
 
 
 @asynccontextmanager

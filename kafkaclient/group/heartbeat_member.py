@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
-from kafkaclient.errors import KafkaError
 from kafkaclient.group.ownership import MemberState
-from kafkaclient.time_limit import time_limit
+from kafkaclient.time_limit import cancel_and_wait
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.membership import (
     JOIN_EPOCH,
@@ -138,8 +137,7 @@ class HeartbeatMember:
                         await self._wake.wait()
         finally:
             if self._applying is not None:
-                self._applying.cancel()
-                await asyncio.gather(self._applying, return_exceptions=True)
+                await cancel_and_wait(self._applying)
 
     async def leave(self, reason: str, timeout_s: float) -> None:
         """Leave the group at once. A static member keeps its partitions for the session timeout.
@@ -152,15 +150,7 @@ class HeartbeatMember:
         is_static = self._options.group_instance_id is not None
         self._epoch = LEAVE_STATIC_EPOCH if is_static else LEAVE_EPOCH
         _log.debug("member %s leaves group %s: %s", self.member_id, self._group_id, reason)
-        try:
-            async with time_limit(timeout_s):
-                await self._connection.call(self._call())
-        except (TimeoutError, KafkaError) as error:
-            _log.warning(
-                "group %s could not be left; its other members wait for the session timeout: %r",
-                self._group_id,
-                error,
-            )
+        await self._connection.leave(self._call(), timeout_s, "the session timeout")
 
     # --- heartbeats -----------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
-from kafkaclient.errors import KafkaError
 from kafkaclient.group.ownership import (
     TRANSITIONS,
     Loss,
@@ -18,7 +17,7 @@ from kafkaclient.group.ownership import (
     error_event,
     join_event,
 )
-from kafkaclient.time_limit import time_limit
+from kafkaclient.time_limit import cancel_and_wait
 from kafkaclient.wire.membership import HeartbeatCall, JoinGroupCall, LeaveGroupCall, SyncGroupCall
 
 if TYPE_CHECKING:
@@ -170,8 +169,7 @@ class Member:
                 raise self._refused()
         finally:
             if self._applying is not None:
-                self._applying.cancel()
-                await asyncio.gather(self._applying, return_exceptions=True)
+                await cancel_and_wait(self._applying)
 
     async def leave(self, reason: str, timeout_s: float) -> None:
         """Leave the group at once. A static member stays: it may return within the session
@@ -182,15 +180,7 @@ class Member:
         if not member_id or self._options.group_instance_id is not None:
             return
         call = LeaveGroupCall(self._group_id, member_id, reason)
-        try:
-            async with time_limit(timeout_s):
-                await self._connection.call(call)
-        except (TimeoutError, KafkaError) as error:
-            _log.warning(
-                "group %s could not be left; its other members wait for session.timeout.ms: %r",
-                self._group_id,
-                error,
-            )
+        await self._connection.leave(call, timeout_s, "session.timeout.ms")
 
     # --- states ---------------------------------------------------------------------------------
 
@@ -286,8 +276,7 @@ class Member:
                     await self._applied()
             answer = await sending
         finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+            await cancel_and_wait(sending)
         if self.state is not MemberState.STABLE:
             return
         if answer.error_code == 0:

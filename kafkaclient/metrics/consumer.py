@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 _WINDOWS = Windows(30.0, 2)
-_S_PER_HOUR = 3600.0
-_MS_PER_S = 1000.0
 _HEARTBEATS = ("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT")
 
 
@@ -62,12 +60,7 @@ class ConsumerMetrics:
             "records-per-request-avg",
             lambda now: self._records.rate(now) / (fetches.frequency(now) or math.nan),
         )
-        self._rebalance_s = group.duration("rebalance-latency")
-        group.read_by("rebalance-total", lambda _now: self._rebalance_s.events)
-        group.read_by("rebalance-latency-total", lambda _now: self._rebalance_s.total * _MS_PER_S)
-        group.read_by(
-            "rebalance-rate-per-hour", lambda now: self._rebalance_s.frequency(now) * _S_PER_HOUR
-        )
+        self._rebalance_s = group.rebalances()
         self._failed_rebalances = group.meter("failed-rebalance")
         self._opened = group.meter("connection-creation")
         self._closed = group.meter("connection-close")
@@ -96,7 +89,7 @@ class ConsumerMetrics:
         self._last["poll"] = self._clock()
 
     def consumed(self, topic: str, records: int, nbytes: int) -> None:
-        """Records are handed out, with so many bytes of keys and values."""
+        """Records are handed out. ``nbytes``: the bytes of their keys and values."""
         now = self._clock()
         self._records.record(records, now)
         self._bytes.record(nbytes, now)

@@ -48,6 +48,7 @@ Reading: TypeAlias = Callable[[float], float]
 """The value of a metric at the time ``now``."""
 
 _MS_PER_S = 1000.0
+_S_PER_HOUR = 3600.0
 
 
 class Group:
@@ -89,6 +90,15 @@ class Group:
         seconds = Windowed(self._windows, total)
         self._readings[f"{name}-avg"] = lambda now: seconds.average(now) * _MS_PER_S
         self._readings[f"{name}-max"] = lambda now: seconds.maximum(now) * _MS_PER_S
+        return seconds
+
+    def rebalances(self) -> Windowed:
+        """How often and for how long a group rebalances, of times recorded in seconds (Java:
+        ``ConsumerRebalanceMetricsManager``)."""
+        seconds = self.duration("rebalance-latency")
+        self._readings["rebalance-total"] = lambda _now: seconds.events
+        self._readings["rebalance-latency-total"] = lambda _now: seconds.total * _MS_PER_S
+        self._readings["rebalance-rate-per-hour"] = lambda now: seconds.frequency(now) * _S_PER_HOUR
         return seconds
 
     def average(self, name: str, total: Windowed | None = None) -> Windowed:

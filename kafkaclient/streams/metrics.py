@@ -120,7 +120,6 @@ def _is_async(function: Any) -> bool:
 
 _WINDOW_S = 30.0
 _WINDOWS = 2
-_S_PER_HOUR = 3600.0
 _MS_PER_S = 1000.0
 
 
@@ -153,13 +152,7 @@ class StreamsMetrics:
         self._commits = group.meter("commit")
         self._commit_s = group.duration("commit-latency")
         self._failed_commits = group.meter("failed-commit")
-        self._rebalance_s = group.duration("rebalance-latency")
-        group.read_by("rebalance-total", lambda _now: self._rebalance_s.events)
-        group.read_by("rebalance-latency-total", lambda _now: self._rebalance_s.total * _MS_PER_S)
-        group.read_by(
-            "rebalance-rate-per-hour",
-            lambda now: self._rebalance_s.frequency(now) * _S_PER_HOUR,
-        )
+        self._rebalance_s = group.rebalances()
         group.read_by("last-rebalance-seconds-ago", self._last_rebalance_ago)
         self._failed_rebalances = group.meter("failed-rebalance")
         self._read = {

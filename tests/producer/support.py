@@ -50,6 +50,7 @@ __all__ = [
     "outcomes_of",
     "start_producer",
     "values_of",
+    "warm",
 ]
 
 StartProducer: TypeAlias = "Callable[..., AbstractAsyncContextManager[Producer]]"
@@ -90,6 +91,12 @@ async def start_producer(fake: FakeCluster, **options: Any) -> AsyncIterator[Pro
     assert buffer_pool.on_free is None, "nothing waits for memory"
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     assert not left, f"tasks survived stop: {left}"
+
+
+async def warm(producer: Producer, partitions: int = 6) -> None:
+    """A record for each partition of ``t`` is acknowledged."""
+    for partition in range(partitions):
+        await producer.send_and_wait("t", b"", partition=partition)
 
 
 async def outcomes_of(deliveries: Sequence[Delivery]) -> list[Any]:

@@ -424,7 +424,7 @@ async def _copied(bulk: BulkSend, items: Iterable[Any], what: str) -> list[Any]:
 
 
 def _retrieved(task: asyncio.Task[None]) -> None:
-    """Nobody may await the task any more."""
+    """Mark the task's error as retrieved: the call may end without awaiting the task."""
     if not task.cancelled():
         task.exception()
 

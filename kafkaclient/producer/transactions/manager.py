@@ -38,7 +38,7 @@ from kafkaclient.producer.transactions.states import (
     TransactionState,
     TransactionStatus,
 )
-from kafkaclient.time_limit import wait_within
+from kafkaclient.time_limit import cancel_and_wait, wait_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -269,7 +269,7 @@ class TransactionManager:
             tasks = self._requests_under_way()
             if self._end_txn is not None:
                 tasks.add(self._end_txn.task)
-            await _cancel(tasks)
+            await cancel_and_wait(*tasks)
 
     # --- the end of a transaction -------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class TransactionManager:
         tasks = self._requests_under_way()
         if tasks and not self.requests.v2:
             await asyncio.wait(tasks, timeout=_REQUEST_GRACE_S)
-        await _cancel(tasks)  # none may arrive after the end of the transaction
+        await cancel_and_wait(*tasks)  # none may arrive after the end of the transaction
         what = f"the transaction of {self._transactional_id!r}"
         aborted = self._aborted(f"{what} that the record belonged to was aborted")
         self._records.fail(aborted, in_flight=self.requests.v2)
@@ -441,9 +441,3 @@ class TransactionManager:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         call = self.requests.committed(group_id, partitions)
         return await self._timeout.within(call, f"no offsets of group {group_id!r}")
-
-
-async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

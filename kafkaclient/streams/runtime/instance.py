@@ -41,7 +41,7 @@ from kafkaclient.streams.runtime.topics import (
 )
 from kafkaclient.streams.state_directory import StateDirectory
 from kafkaclient.streams.tasks import TaskDescription, TaskState
-from kafkaclient.time_limit import time_limit
+from kafkaclient.time_limit import cancel_and_wait, time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -228,7 +228,7 @@ class Instance:
             running = asyncio.create_task(
                 self._crash_on_error(work), name=f"kafkaclient-streams-{name}"
             )
-            stack.push_async_callback(_cancel, running)
+            stack.push_async_callback(cancel_and_wait, running)
         self._is_working = True
 
     def _new_admin(self) -> Admin:
@@ -338,8 +338,8 @@ class Instance:
                 timeout=_COMMIT_TIMEOUT_S,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            await _cancel(hurrying)
-            await _cancel(committing)
+            await cancel_and_wait(hurrying)
+            await cancel_and_wait(committing)
         try:
             await stack.aclose()
         except Exception as error:
@@ -349,8 +349,3 @@ class Instance:
         finally:
             if self._crashed.done():
                 self._crashed.exception()  # run() raises it, unless it is cancelled
-
-
-async def _cancel(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

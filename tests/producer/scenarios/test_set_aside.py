@@ -16,12 +16,13 @@ from kafkaclient.errors import (
     KafkaError,
     ProducerClosedError,
 )
-from kafkaclient.testing import FakeCluster
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import RecordMetadata
+from tests.producer.support import one_topic, warm
 
 if TYPE_CHECKING:
     from kafkaclient import BulkDelivery, Producer
+    from kafkaclient.testing import FakeCluster
     from tests.producer.support import StartProducer
 
 OPTIONS = {"buffer_memory": 400_000, "max_block_ms": 600_000, "metadata_max_age_ms": 1000}
@@ -30,14 +31,7 @@ KEYS = [f"key {n}".encode() for n in range(40)]
 
 def cluster() -> FakeCluster:
     """Partition n, and n + 3, is led by broker n."""
-    fake = FakeCluster(brokers=3)
-    fake.create_topic("t", 6)
-    return fake
-
-
-async def warm(producer: Producer) -> None:
-    for partition in range(6):
-        await producer.send_and_wait("t", b"", partition=partition)
+    return one_topic(6)
 
 
 async def send_all(producer: Producer, rows: list[tuple[bytes, bytes]], way: str) -> BulkDelivery:

@@ -10,6 +10,7 @@ import pytest
 from kafkaclient.errors import BufferFullError
 from kafkaclient.testing import FakeCluster
 from kafkaclient.testing.clock import virtual_time
+from tests.producer.support import one_topic, warm
 
 if TYPE_CHECKING:
     from kafkaclient import Delivery, Producer
@@ -20,14 +21,7 @@ OPTIONS = {"buffer_memory": 400_000, "max_block_ms": 600_000, "metadata_max_age_
 
 def cluster() -> FakeCluster:
     """Partition n, and n + 3, is led by broker n."""
-    fake = FakeCluster(brokers=3)
-    fake.create_topic("t", 6)
-    return fake
-
-
-async def warm(producer: Producer) -> None:
-    for partition in range(6):
-        await producer.send_and_wait("t", b"", partition=partition)
+    return one_topic(6)
 
 
 def fill(producer: Producer) -> list[Delivery]:

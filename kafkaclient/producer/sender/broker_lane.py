@@ -182,6 +182,8 @@ class BrokerLane:
         ``has_large``: a large batch waits for any lane."""
         window, in_flight = self.window, len(self.in_flight)
         busy_for = now - max(self.idle_since, window.probed_at)
+        if window.must_measure_alone:
+            return -1
         if busy_for > PROBE_PATIENCE_S and window.must_idle_for_probe(busy_for, self.p95_latency):
             return -1
         # Large batches keep the network itself busy: the next one goes out behind the first.

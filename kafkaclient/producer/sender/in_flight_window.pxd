@@ -4,16 +4,16 @@ cimport cython
 @cython.final
 cdef class InFlightWindow:
     cdef public Py_ssize_t limit
-    cdef public bint fixed, side_by_side
+    cdef public bint fixed, side_by_side, must_measure_alone
     cdef public object _round_trips, round_trip, service, _alone, _queueing
     cdef public double probed_at
-    cdef public Py_ssize_t _responses_until_compared
+    cdef public Py_ssize_t _compared_every, _responses_until_compared
 
     @cython.locals(after=double)
     cpdef on_round_trip(self, double round_trip)
     @cython.locals(service=double)
     cpdef on_response(self, double latency, Py_ssize_t ahead)
-    @cython.locals(queued=double, alone=double)
+    @cython.locals(queued=double, alone=double, was_side_by_side=bint)
     cpdef compare(self, double latency, Py_ssize_t ahead, double shared)
     @cython.locals(alone=double, shared=double)
     cpdef bint is_comparison_due(self, double elapsed) except -1

@@ -34,7 +34,9 @@ _LEAST_SHARED_S = 0.01  # ... and at least this many seconds, far more than a di
 _SIDE_BY_SIDE = (0.4, 0.6)  # below the first they are served side by side, until above the second
 _ALONE_KEPT = 3  # how many latencies of requests alone the least one is taken of
 _AS_ALONE = 0.8  # a request faster than this part of that shows that it is out of date
-_COMPARED_EVERY = 64  # after this many responses a broker shows again how it serves requests
+# After the first number of responses a broker shows again how it serves requests; after twice as
+# many each time that it serves them one by one, up to the second.
+_COMPARED_EVERY = (4, 64)
 _NEW_NETWORK_RATIO = 2.0  # a round trip that grew by this factor voids the service time
 
 _PROBE_INTERVAL_S = 0.5  # how often the round trip is measured
@@ -64,10 +66,14 @@ class InFlightWindow:
         """Whether the broker serves the requests of a connection at the same time."""
         self._alone: deque[float] = deque(maxlen=_ALONE_KEPT)
         """The newest latencies of requests with no other in flight."""
+        self.must_measure_alone = False
+        """Whether the next request must be alone: the broker seems to serve requests one by one
+        after all, but how long one alone takes was not measured for long."""
         self._queueing: float | None = None
         """How much later a request with others ahead was answered than one alone, as a part of
         the time that it shared with them; smoothed. A broker that serves one by one has 1, one
         that serves side by side 0."""
+        self._compared_every = _COMPARED_EVERY[0]
         self._responses_until_compared = 0
         self.probed_at = -NEVER
         """When the round trip was last measured."""
@@ -121,6 +127,7 @@ class InFlightWindow:
         self._responses_until_compared -= 1
         if not ahead:
             self._alone.append(latency)
+            self.must_measure_alone = False
         if not ahead or not self._alone:
             return
         alone = min(self._alone)
@@ -133,10 +140,19 @@ class InFlightWindow:
         if self._queueing is None:
             self._queueing = queued
         self._queueing += _QUEUEING_SMOOTHING * (queued - self._queueing)
-        below, above = _SIDE_BY_SIDE
-        self.side_by_side = self._queueing < (above if self.side_by_side else below)
-        if queued > above:
-            self._responses_until_compared = _COMPARED_EVERY
+        was_side_by_side, (below, above) = self.side_by_side, _SIDE_BY_SIDE
+        self.side_by_side = self._queueing < (above if was_side_by_side else below)
+        least, most = _COMPARED_EVERY
+        if self.side_by_side:
+            self._compared_every = max(least, self._compared_every // 2)
+        elif was_side_by_side:
+            # Under load no request was alone for long: the broker may only have become slower.
+            self._alone.clear()
+            self.must_measure_alone = True
+            self._queueing, self._responses_until_compared = None, 0
+        elif queued > above:
+            self._responses_until_compared = self._compared_every
+            self._compared_every = min(most, 2 * self._compared_every)
 
     def is_comparison_due(self, elapsed: float) -> bool:
         """Whether a request that follows the one sent ``elapsed`` seconds ago would show how the

@@ -59,6 +59,8 @@ def faults(kinds: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[list[F
 
 partitions = st.integers(0, PARTITIONS - 1)
 brokers = st.integers(0, BROKERS - 1)
+slow = st.tuples(brokers, st.sampled_from([0.0, 0.02, 0.2]), st.booleans())
+"""A broker, how late it answers, and whether it serves the requests of a connection at once."""
 ANSWERS = [CLOSE, CLOSE_ANSWER, DROP, DROP_ANSWER, delay(0.3), delay_answer(0.3), delay(2.0)]
 
 HARMLESS: dict[str, st.SearchStrategy[Any]] = {
@@ -69,6 +71,7 @@ HARMLESS: dict[str, st.SearchStrategy[Any]] = {
     "answer": st.sampled_from(ANSWERS),
     "shrink": st.integers(250, 900),
     "throttle": st.integers(1, 800),
+    "slow": slow,
     "stall": brokers,
     "bounce": brokers,
 }
@@ -81,6 +84,7 @@ REPAIRED: dict[str, st.SearchStrategy[Any]] = {
     "answer": st.just(delay(0.3)),
     "shrink": st.integers(250, 900),
     "throttle": st.integers(1, 800),
+    "slow": slow,
 }
 
 
@@ -108,7 +112,9 @@ class Story:
     def __init__(self, plan: list[Fault], options: dict[str, Any], seed: int) -> None:
         self.plan = sorted(plan, key=lambda fault: fault.at)
         self.aside = options.get("aside", False)
-        self.options = {name: options[name] for name in options if name != "aside"}
+        self.latency = options.get("latency", 0.0)
+        own = {"aside", "latency"}
+        self.options = {name: options[name] for name in options if name not in own}
         self.rng = Random(seed)
         self.fake = FakeCluster(brokers=BROKERS)
         self.fake.create_topic("t", PARTITIONS, replication_factor=BROKERS)
@@ -124,6 +130,8 @@ class Story:
             compressor = inspect(producer).accumulator.compressor
             if self.aside and compressor.enabled:
                 compressor.small_batch_bytes, compressor._background = 150, Aside(self.rng)
+            for broker in range(BROKERS):
+                self.slow((broker, self.latency, True))
             damage = asyncio.create_task(self._do_damage())
             deliveries = []
             for n in range(RECORDS):
@@ -181,6 +189,10 @@ class Story:
         self.fake.configure_topic("t", max_message_bytes=size)
         self._later(0.5, lambda: self.fake.configure_topic("t", max_message_bytes=10**6))
 
+    def slow(self, what: Any) -> None:
+        broker, seconds, overlapping = what
+        self.fake.delay_produce(broker, seconds, overlapping=overlapping)
+
     def throttle(self, milliseconds: int) -> None:
         self.fake.throttle(milliseconds)
         self._later(0.2, self.fake.throttle, 0)
@@ -237,6 +249,7 @@ OPTIONS = st.fixed_dictionaries(
         "linger_ms": st.sampled_from([0, 5, 40]),
         "compression_type": st.sampled_from(["none", "lz4"]),
         "aside": st.booleans(),
+        "latency": st.sampled_from([0.0, 0.1]),
         "max_in_flight_requests_per_connection": st.sampled_from([1, 2, 5]),
         "buffer_memory": st.sampled_from([40_000, 10**6]),
         "request_timeout_ms": st.sampled_from([500, 5000]),

@@ -4,6 +4,7 @@ brokers do that write to an object store."""
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -48,6 +49,16 @@ async def test_requests_follow_each_other_once_a_broker_has_shown_it(rate, size)
     latencies = await _latencies(_cluster(0.4, overlapping=True), rate, 6, size)
     settled = sorted(latencies[len(latencies) // 2 :])
     assert settled[int(0.99 * len(settled))] < 0.5
+
+
+@virtual_time
+async def test_brokers_that_become_slower_go_on_serving_side_by_side() -> None:
+    fake, loop = _cluster(0.4, overlapping=True), asyncio.get_running_loop()
+    for node in range(3):
+        loop.call_later(4, partial(fake.delay_produce, node, 1.0, overlapping=True))
+    latencies = await _latencies(fake, 300, 16, 1000)
+    settled = sorted(latencies[3 * len(latencies) // 4 :])
+    assert settled[int(0.99 * len(settled))] < 1.3
 
 
 @virtual_time

@@ -162,3 +162,10 @@ def test_no_slot_is_free_once_the_connection_must_fall_idle_for_a_probe() -> Non
     assert fixed.free_slots(False, 2.1) == 4
     fixed.in_flight.extend([request(fixed, 0.0)] * 4)
     assert fixed.free_slots(True, 2.1) == -1, "the limit is max.in.flight"
+
+
+def test_a_request_that_must_be_alone_waits_for_those_in_flight() -> None:
+    lane = BrokerLane(0, 0.0)
+    lane.window.must_measure_alone = True
+    lane.in_flight.append(request(lane, 0.0))
+    assert lane.free_slots(True, 1.0) == -1

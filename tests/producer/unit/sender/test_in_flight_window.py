@@ -114,7 +114,27 @@ def test_a_broker_that_begins_to_serve_requests_one_by_one() -> None:
     assert _compared(window, [(0.9, 1, 0.3)]), "one late answer is not believed"
     assert not _compared(window, [(0.9, 1, 0.3)])
     assert window.size == 1
-    assert not window.is_comparison_due(0.0), "it has just shown it"
-    assert not _compared(window, [(0.4, 0, 0.0)] * 64)
-    assert window.is_comparison_due(0.1)
-    assert not window.is_comparison_due(0.35), "too late for the two to share much"
+    assert window.must_measure_alone, "it may only have become slower"
+    assert not window.is_comparison_due(0.0)
+    for responses in (4, 8, 16, 32, 64, 64):
+        assert not _compared(window, [(0.4, 0, 0.0)])
+        assert not window.must_measure_alone
+        assert window.is_comparison_due(0.1)
+        assert not window.is_comparison_due(0.35), "too late for the two to share much"
+        assert not _compared(window, [(0.7, 1, 0.3)])
+        assert not window.is_comparison_due(0.0), "it has just shown it"
+        assert not _compared(window, [(0.4, 0, 0.0)] * (responses - 1))
+        assert not window.is_comparison_due(0.0)
+
+
+def test_a_broker_that_becomes_slower() -> None:
+    """As soon as it is known how long a request alone takes now, the broker shows again how it
+    serves requests: not after 64 responses, each of which takes a second."""
+    window = InFlightWindow(5)
+    assert _compared(window, [(0.4, 0, 0.0), (0.4, 1, 0.3)])
+    assert not _compared(window, [(1.0, 4, 0.8)] * 3)
+    assert window.must_measure_alone
+    assert not _compared(window, [(1.0, 1, 0.8)]), "sent before that"
+    assert not _compared(window, [(1.0, 0, 0.0)])
+    assert window.is_comparison_due(0.2)
+    assert _compared(window, [(1.0, 1, 0.8)])

@@ -152,7 +152,7 @@ OLDEST := build/oldest
 
 oldest: $(STAMP) ## unit tests with the oldest dependencies that pyproject.toml allows; OLDEST_TESTS=tests/wire
 	mkdir -p $(OLDEST)
-	$(BIN)/uv pip compile --quiet --python-version 3.11 --resolution lowest-direct --all-extras --group unit --no-emit-index-url pyproject.toml > $(OLDEST)/requirements.txt
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --resolution lowest-direct --all-extras --group unit --group docs --no-emit-index-url pyproject.toml > $(OLDEST)/requirements.txt
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(OLDEST)/venv
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/venv -r $(OLDEST)/requirements.txt
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/venv --no-deps --no-build-isolation -e .

@@ -14,6 +14,8 @@ from setuptools.errors import CompileError, PlatformError
 TOOLS = run_path("release/extensions.py")
 ROOT = Path(TOOLS["ROOT"])
 SOURCES = TOOLS["sources"]()
+# Two thirds of the time of -O2, for 1 to 2 % more instructions a record.
+OPTIMIZE = ["-O1", "-finline-small-functions"]
 # Debug information would be nine tenths of a wheel. CFLAGS=-g keeps it (`make sanitize`).
 WITH_SYMBOLS = "-g" in os.environ.get("CFLAGS", "").split()
 STRIP = {"linux": ["-Wl,-s"], "darwin": ["-Wl,-x"]}.get(sys.platform, [])
@@ -38,7 +40,7 @@ class BuildExtensions(build_ext):
 def extensions() -> list[Extension]:
     found = cythonize(
         [
-            Extension(name, [str(source.relative_to(ROOT))], extra_compile_args=["-O2"])
+            Extension(name, [str(source.relative_to(ROOT))], extra_compile_args=OPTIMIZE)
             for name, source in SOURCES.items()
         ],
         nthreads=os.cpu_count() or 1,

@@ -408,13 +408,13 @@ class PendingSends:
                 continue
             if send.wants <= pool.available:
                 return send
-            soon = sum(share.held for share in pool.shares if self.is_taken(share))
+            soon = sum(share.held for share in pool.shares if self.comes_free_soon(share))
             if send.wants <= pool.available + soon:
                 pool.short = True
                 return None
         return None
 
-    def is_taken(self, share: BufferShare) -> bool:
+    def comes_free_soon(self, share: BufferShare) -> bool:
         """Whether bytes of the share come free soon: not if its broker is in trouble."""
         brokers = self._accumulator.conditions.brokers
         return share.broker == ANY_BROKER or bool(brokers and brokers.keeps_reserved(share.broker))

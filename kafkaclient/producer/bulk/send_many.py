@@ -289,7 +289,7 @@ class BulkSend:
             return True
         send = self._pending = self._claim(self._pending, record)
         deadline, place = admission.deadline(), send.queue.place
-        taken = admission.pending_sends.is_taken(buffer.share_of(place))
+        taken = admission.pending_sends.comes_free_soon(buffer.share_of(place))
         if place == EVERY or await admission.comes_within(send, _PATIENCE_S if taken else 0.0):
             await admission.wait_turn(send, deadline)
             return True

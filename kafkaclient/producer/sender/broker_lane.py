@@ -193,8 +193,8 @@ class BrokerLane:
     @property
     def paced_until(self) -> float:
         """When the next request may follow the last one. A broker that serves requests side by
-        side gets them at even distances: otherwise all would leave and return together, and what
-        comes in between would wait for a whole latency."""
+        side gets them at even distances. Otherwise all would be sent and answered together, and a
+        record that comes in between would wait for a whole latency."""
         window, in_flight = self.window, self.in_flight
         if not window.side_by_side or not in_flight:
             return 0.0

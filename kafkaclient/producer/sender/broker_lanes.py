@@ -254,7 +254,7 @@ class BrokerLanes:
                     saturated.add(number)
         pending = bool(self._liveness.suspected_at) and self._liveness.probe_pending
         return BrokerSurvey(
-            available or self._that_show_how_they_serve(wanted, now),
+            available or self._lanes_to_compare(wanted, now),
             saturated,
             eligible,
             last_resort,
@@ -268,9 +268,9 @@ class BrokerLanes:
         on_trial = lane.recent_minimum >= _SLOW_LATENCY_S and self._is_slow(lane)
         return 0.0 if on_trial else lane.expected_latency(now)
 
-    def _that_show_how_they_serve(self, wanted: Iterable[int], now: float) -> dict[int, Connection]:
-        """All lanes are busy: those that take a second request to show whether the broker serves
-        requests side by side."""
+    def _lanes_to_compare(self, wanted: Iterable[int], now: float) -> dict[int, Connection]:
+        """The lanes that take a second request although their window is full, so that it shows
+        whether the broker serves requests side by side."""
         found = {}
         for number in wanted:
             lane = self._lanes[number]

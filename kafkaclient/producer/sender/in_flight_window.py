@@ -6,8 +6,8 @@ A broker serves one request of a connection at a time. Requests in flight beyond
 the network's round trip. More requests than that merely queue up at the broker, which may turn out
 to be the slow one.
 
-Some brokers serve the requests of a connection at the same time (those that write to an object
-store). They show it: a request that follows another one closely is answered as soon as one alone.
+Some brokers serve the requests of a connection side by side, at the same time (those that write to
+an object store). Then a request sent closely behind another one takes no longer than one alone.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ _SMOOTHING = 0.2  # the weight of a new service time in their average
 _ROUND_TRIPS_KEPT = 3  # how many measured round trips the least one is taken of
 _LEAST_SERVICE_S = 0.0001  # a shorter service time is below the grain of clock and event loop
 _QUEUEING_SMOOTHING = 0.5  # the weight of a new request in ``queueing``
-_LEAST_SHARED = 0.25  # requests tell how the broker serves them if they share this much of its time
-_LEAST_SHARED_S = 0.01  # ... and at least this many seconds, far more than a disturbance
-_SIDE_BY_SIDE = (0.4, 0.6)  # below the first they are served side by side, until above the second
+_LEAST_SHARED = 0.25  # two requests are compared if both are in flight for this part of a latency
+_LEAST_SHARED_S = 0.01  # ... and for at least this many seconds, far more than a disturbance
+# A broker serves side by side once ``_queueing`` is below the first, until it is above the second.
+_SIDE_BY_SIDE = (0.4, 0.6)
 _ALONE_KEPT = 3  # how many latencies of requests alone the least one is taken of
-_AS_ALONE = 0.8  # a request faster than this part of that shows that it is out of date
-# After the first number of responses a broker shows again how it serves requests; after twice as
-# many each time that it serves them one by one, up to the second.
+_AS_ALONE = 0.8  # ... it is out of date if a request behind others takes less than this part
+# After how many responses two requests are compared again: the first number, which is doubled up to
+# the second each time that the broker has served them one by one.
 _COMPARED_EVERY = (4, 64)
 _NEW_NETWORK_RATIO = 2.0  # a round trip that grew by this factor voids the service time
 
@@ -67,8 +68,8 @@ class InFlightWindow:
         self._alone: deque[float] = deque(maxlen=_ALONE_KEPT)
         """The newest latencies of requests with no other in flight."""
         self.must_measure_alone = False
-        """Whether the next request must be alone: the broker seems to serve requests one by one
-        after all, but how long one alone takes was not measured for long."""
+        """Whether the next request waits until none is in flight. The broker seems to serve
+        requests one by one now, or it became slower: the latency of a request alone shows which."""
         self._queueing: float | None = None
         """How much later a request with others ahead was answered than one alone, as a part of
         the time that it shared with them; smoothed. A broker that serves one by one has 1, one
@@ -119,9 +120,10 @@ class InFlightWindow:
             self.service += _SMOOTHING * (service - self.service)
 
     def compare(self, latency: float, ahead: int, shared: float) -> None:
-        """Find out whether the broker serves requests side by side, by one that was answered:
-        ``ahead`` others had been in flight when it left, the last of them for ``shared`` seconds
-        more."""
+        """Find out from an answered request whether the broker serves requests side by side.
+
+        ``ahead``: how many others were in flight when it was sent. ``shared``: for how many seconds
+        the last of these was in flight together with it."""
         if self.fixed:
             return  # its size does not depend on it, and neither does the time between requests
         self._responses_until_compared -= 1
@@ -146,7 +148,7 @@ class InFlightWindow:
         if self.side_by_side:
             self._compared_every = max(least, self._compared_every // 2)
         elif was_side_by_side:
-            # Under load no request was alone for long: the broker may only have become slower.
+            # Or it became slower: under load no request is alone, so what is known is old.
             self._alone.clear()
             self.must_measure_alone = True
             self._queueing, self._responses_until_compared = None, 0
@@ -155,8 +157,8 @@ class InFlightWindow:
             self._compared_every = min(most, 2 * self._compared_every)
 
     def is_comparison_due(self, elapsed: float) -> bool:
-        """Whether a request that follows the one sent ``elapsed`` seconds ago would show how the
-        broker serves requests, which is not known."""
+        """Whether to find out how the broker serves requests, with a second request behind the one
+        that was sent ``elapsed`` seconds ago."""
         if not self._alone or self._responses_until_compared > 0:
             return False
         alone = min(self._alone)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError as PeerError
 
-from benchmarks.produce.entries import JAVA, OURS
+from benchmarks.produce.entries import FRANZ, JAVA, OURS
 from benchmarks.produce.entry import Entry, Job
-from benchmarks.produce.java import run_java
+from benchmarks.produce.perf_tool import run_perf_tool
 from benchmarks.produce.result import Measured, UnavailableError, run_fields
 from benchmarks.produce.topics import Topics, records_in
 from kafkaclient.errors import KafkaError
@@ -160,8 +160,8 @@ class _Runner:
     async def _measure(self, job: Job) -> Measured:
         limit = 2 * job.seconds + _SPARE_S
         async with asyncio.timeout(limit):
-            if job.entry.client == JAVA:
-                return await run_java(self._cluster, job)
+            if job.entry.client in (JAVA, FRANZ):
+                return await run_perf_tool(self._cluster, job)
             return await _in_worker(job)
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "ALL",
     "CONFLUENT",
     "DROP_IN",
+    "FRANZ",
     "JAVA",
     "KAFKA_PYTHON",
     "OURS",
@@ -34,6 +35,7 @@ CONFLUENT = "confluent"
 AIO = "confluent AIOProducer"
 KAFKA_PYTHON = "kafka-python"
 JAVA = "java"
+FRANZ = "franz-go"
 RAW = "raw socket"
 
 _KB = 1024
@@ -48,6 +50,7 @@ ALL = (
     ),
     Entry(client=CONFLUENT, setting="produce", way="produce"),
     Entry(client=JAVA, setting="perf tool", way="perf_tool"),
+    Entry(client=FRANZ, setting="the same load", way="perf_tool"),
     Entry(client=PEER, setting="send", way="send"),
     Entry(client=DROP_IN, setting="send", way="send"),
     Entry(client=PEER, setting="send, futures awaited", way="send_awaited"),
@@ -82,6 +85,7 @@ ALL = (
     Entry(client=CONFLUENT, setting="produce, 1 KB", way="produce", value_bytes=_KB),
     Entry(client=PEER, setting="send, 1 KB", way="send", value_bytes=_KB, slow=2),
     Entry(client=JAVA, setting="perf tool, 1 KB", way="perf_tool", value_bytes=_KB, slow=2),
+    Entry(client=FRANZ, setting="the same load, 1 KB", way="perf_tool", value_bytes=_KB, slow=2),
     # compression
     *(
         Entry(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.produce.java import Window, parse_window, steady
+from benchmarks.produce.perf_tool import Window, parse_window, steady
 
 ON_THE_WAY = (
     "3072 records sent, 614.4 records/sec (0.30 MB/sec), 31.4 ms avg latency, 612.0 ms max latency."

@@ -1,7 +1,7 @@
-"""Kafka's own ``kafka-producer-perf-test``, with the figures of its steady state.
+"""Kafka's own ``kafka-producer-perf-test``, and the same load by franz-go: their steady states.
 
-The tool says every half second what it has sent; what it says while the JVM still compiles its
-code is left out, for the clock and for the CPU.
+Either program says every half second what it has sent; what it says while the JVM still compiles
+its code is left out, for the clock and for the CPU.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from benchmarks.produce.entries import FRANZ
 from benchmarks.produce.result import Measured, UnavailableError
+from experiments.franz import franz_command
 from experiments.java import parse_line
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from benchmarks.produce.entry import Job
     from kafkaclient.testing.cluster import ClusterHandle
 
-__all__ = ["Window", "parse_window", "run_java", "steady"]
+__all__ = ["Window", "parse_window", "run_perf_tool", "steady"]
 
 _PERF_TEST = "org.apache.kafka.tools.ProducerPerformance"
 _REPORT_MS = 500
@@ -85,27 +87,32 @@ def _records(job: Job) -> int:
     return int(rate * (_WARM_UP_S + job.seconds))
 
 
-async def run_java(cluster: ClusterHandle, job: Job) -> Measured:
-    """Run the tool on the brokers' direct addresses, with acks=all and idempotence on.
+async def run_perf_tool(cluster: ClusterHandle, job: Job) -> Measured:
+    """Run the program on the brokers' direct addresses, with acks=all and idempotence on.
 
-    Raises KafkaError with the end of what it wrote when it fails.
+    Raises KafkaError with the end of what it wrote when it fails, UnavailableError without Go.
     """
     number = _records(job)
-    properties = {"acks": "all", "enable.idempotence": "true", "linger.ms": job.entry.linger_ms}
-    command = cluster._running.launch.jvm.command(
-        _PERF_TEST,
-        (
-            *("--bootstrap-server", job.bootstrap, "--topic", job.topic),
-            *("--num-records", str(number), "--record-size", str(job.entry.value_bytes)),
-            *("--throughput", "-1", "--reporting-interval", str(_REPORT_MS), "--command-property"),
-            *(
-                f"{name}={value:g}" if name == "linger.ms" else f"{name}={value}"
-                for name, value in properties.items()
-            ),
-        ),
-        heap_mb=_HEAP_MB,
-        properties={"log4j2.level": "OFF"},
+    linger = f"linger.ms={job.entry.linger_ms:g}"
+    words = (
+        *("--num-records", str(number), "--record-size", str(job.entry.value_bytes)),
+        *("--throughput", "-1", "--reporting-interval", str(_REPORT_MS)),
     )
+    if job.entry.client == FRANZ:
+        try:
+            command = await asyncio.to_thread(_franz, job, words, linger)
+        except ConfigError as error:
+            raise UnavailableError(str(error)) from None
+    else:
+        command = cluster._running.launch.jvm.command(
+            _PERF_TEST,
+            (
+                *("--bootstrap-server", job.bootstrap, "--topic", job.topic, *words),
+                *("--command-property", "acks=all", "enable.idempotence=true", linger),
+            ),
+            heap_mb=_HEAP_MB,
+            properties={"log4j2.level": "OFF"},
+        )
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -118,7 +125,8 @@ async def run_java(cluster: ClusterHandle, job: Job) -> Measured:
         told = (await process.communicate())[1].decode("utf-8", "replace")
     whole = parse_line(last)
     if process.returncode or whole is None:
-        raise KafkaError(f"Java's tool ended with {process.returncode}: {(told or last)[-_KEPT:]}")
+        end = (told or last)[-_KEPT:]
+        raise KafkaError(f"{job.entry.client}: exit status {process.returncode}: {end}")
     try:
         records, seconds, cpu_s = steady(windows)
     except ValueError as error:
@@ -132,6 +140,11 @@ async def run_java(cluster: ClusterHandle, job: Job) -> Measured:
         errors=number - whole.records,
         extras={"records_with_warm_up": whole.records},
     )
+
+
+def _franz(job: Job, words: Sequence[str], linger: str) -> list[str]:
+    name, _, value = linger.partition("=")
+    return franz_command(job.topic, {"bootstrap.servers": job.bootstrap, name: value}, *words)
 
 
 async def _read(process: asyncio.subprocess.Process) -> tuple[list[Window], str]:

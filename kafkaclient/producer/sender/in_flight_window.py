@@ -68,8 +68,8 @@ class InFlightWindow:
         self._alone: deque[float] = deque(maxlen=_ALONE_KEPT)
         """The newest latencies of requests with no other in flight."""
         self.must_measure_alone = False
-        """Whether the next request waits until none is in flight. The broker seems to serve
-        requests one by one now, or it became slower: the latency of a request alone shows which."""
+        """Whether the next request waits until none is in flight: how long one alone takes now has
+        to be known, to find out whether the broker serves requests side by side."""
         self._queueing: float | None = None
         """How much later a request with others ahead was answered than one alone, as a part of
         the time that it shared with them; smoothed. A broker that serves one by one has 1, one
@@ -135,6 +135,8 @@ class InFlightWindow:
         alone = min(self._alone)
         if latency < _AS_ALONE * alone:
             self._alone.clear()
+            # A broker that gets large batches without a pause would have none alone for long.
+            self.must_measure_alone = not self.side_by_side and latency >= 2 * _LEAST_SHARED_S
             return
         if shared < _LEAST_SHARED_S or shared < _LEAST_SHARED * alone:
             return

@@ -138,3 +138,12 @@ def test_a_broker_that_becomes_slower() -> None:
     assert not _compared(window, [(1.0, 0, 0.0)])
     assert window.is_comparison_due(0.2)
     assert _compared(window, [(1.0, 1, 0.8)])
+
+
+@pytest.mark.parametrize(("latency", "measured"), [(0.4, True), (0.004, False)])
+def test_a_broker_that_becomes_faster_before_it_has_shown_how_it_serves(
+    latency: float, measured: bool
+) -> None:
+    window = InFlightWindow(5)
+    assert not _compared(window, [(1.0, 0, 0.0), (latency, 1, latency / 2)])
+    assert window.must_measure_alone is measured, "at a fast broker it makes no difference"

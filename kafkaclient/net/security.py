@@ -49,7 +49,12 @@ _RENEW_FROM, _RENEW_TO = 0.85, 0.95
 _LEAST_PAUSE_S = 1.05
 
 _MOST_STEPS = 10
-_RETRY_SHARE = 0.25
+
+# A token provider that fails at a renewal is asked at equal pauses: about 20 times until the
+# session ends, and not more often than every 0.1 s.
+_MOST_RETRIES = 20
+_LEAST_RETRY_PAUSE_S = 0.1
+
 _NO_MECHANISM = ""
 
 
@@ -196,23 +201,25 @@ class SaslSession:
 
     async def _mechanism(self) -> Mechanism:
         """The mechanism for the renewal; requests a token until the session ends."""
+        pause_s = 0.0
         while True:
             try:
                 async with time_limit(max(0.0, self._ends_at - self._clock())):
                     return await self._login.mechanism()
+            except KafkaError as error:  # before TimeoutError: the provider's own time limit
+                left = self._ends_at - self._clock()
+                pause_s = pause_s or max(left / _MOST_RETRIES, _LEAST_RETRY_PAUSE_S)
+                if not error.retriable or left <= pause_s:
+                    raise
+                _log.warning(
+                    "%s; retrying, %.3g s are left", error, left, extra=self._log_fields(error)
+                )
+                await asyncio.sleep(pause_s)
             except TimeoutError:
                 raise BrokerConnectionError(
                     f"the session with {self._connection.node} has ended: the token provider "
                     f"{self._login.token_provider} returned no token in time"
                 ) from None
-            except KafkaError as error:
-                left = self._ends_at - self._clock()
-                if not error.retriable or left <= 0.01:
-                    raise
-                _log.warning(
-                    "%s; retrying, %.3g s are left", error, left, extra=self._log_fields(error)
-                )
-                await asyncio.sleep(left * _RETRY_SHARE)
 
 
 class Security:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from kafkaclient.errors import (
     AuthenticationError,
     BootstrapError,
     DeliveryTimeoutError,
+    KafkaTimeoutError,
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
 )
@@ -405,6 +407,43 @@ async def test_a_provider_that_hangs_at_a_renewal_ends_the_session_and_is_named(
     assert "returned no token in time; the connection is closed" in caplog.text
     assert f"the token provider {__name__}:test_a_provider_that_hangs" in caplog.text
     assert len(asked) == 3
+
+
+@virtual_time
+async def test_a_provider_that_fails_at_a_renewal_is_asked_at_equal_pauses_and_named(
+    producing: StartProducer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its own time limit is not taken for the end of the session."""
+    loop = asyncio.get_running_loop()
+    began, asked = loop.time(), defaultdict[Any, list[float]](list)
+
+    async def provide() -> Token:
+        at = loop.time() - began
+        asked[asyncio.current_task()].append(at)
+        if 1 < at < 102:
+            raise KafkaTimeoutError("the identity provider is slow")
+        return Token("abc", wall_clock() + 100)
+
+    def wall_clock() -> float:
+        return 1_000_000.0 + loop.time()
+
+    fake = FakeCluster(1, sasl=Sasl(lifetime_s=100.0))
+    fake.create_topic("t", 1)
+    options = _oauth(provide, wall_clock=wall_clock, connections_max_idle_ms=-1)
+    async with producing(fake, **options) as producer:
+        await producer.send_and_wait("t", b"v")
+        with caplog.at_level(logging.WARNING):
+            await asyncio.sleep(105)
+        await producer.send_and_wait("t", b"v")
+    renewals = [times for times in asked.values() if len(times) > 1]  # one for each connection
+    assert renewals
+    for times in renewals:
+        pauses = [after - before for before, after in pairwise(times)]
+        assert 10 <= len(times) <= 21
+        assert max(pauses) == pytest.approx(min(pauses))
+    assert "the identity provider is slow; retrying" in caplog.text
+    assert "the identity provider is slow; the connection is closed" in caplog.text
+    assert "returned no token in time" not in caplog.text
 
 
 @virtual_time

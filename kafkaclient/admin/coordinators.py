@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
+from kafkaclient.cluster.backoff import UNKNOWN_TOPIC_READS
 from kafkaclient.errors import (
     BrokerError,
     ConfigError,
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-_UNKNOWN_TOPIC_READS = 5  # answers until an unknown topic is an error: the topic may be new
 
 
 class GroupAdmin(Runnable):
@@ -121,7 +120,7 @@ class GroupAdmin(Runnable):
             found = await session.poll(
                 lambda: session.until_answered(attempt),
                 lambda found: not found.unknown,
-                max_reads=_UNKNOWN_TOPIC_READS,
+                max_reads=UNKNOWN_TOPIC_READS,
             )
             if found.unknown:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -7,13 +7,12 @@ import logging
 from collections import Counter
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from itertools import count
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kafkaclient.broker_errors import ErrorCode, broker_error
-from kafkaclient.cluster.backoff import retry_pause_s, until_answered
+from kafkaclient.cluster.backoff import poll, retry_pause_s, until_answered
 from kafkaclient.cluster.coordinator import CodedAnswer, Coordinators
 from kafkaclient.cluster.identity import is_final
 from kafkaclient.cluster.router import Router
@@ -179,12 +178,7 @@ class AdminSession:
     ) -> T:
         """The first result of ``read()`` for which ``done(result)`` is true, or the result of read
         number ``max_reads``. Brokers learn of a change late, so a first answer may be too old."""
-        for reads in count(1):
-            result = await read()
-            if done(result) or reads == max_reads:
-                break
-            await self.pause(reads)
-        return result
+        return await poll(read, done, self.pause, max_reads)
 
     async def start(
         self, timeout_s: float | None, on_failure: Callable[[KafkaError], None] | None

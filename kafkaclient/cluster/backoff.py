@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from itertools import count
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.errors import AuthenticationError, KafkaError
@@ -69,6 +70,26 @@ async def until_answered(
             except KafkaError as error:
                 failures, why = failures + 1, str(error)
                 await before_retry(error, failures)
+
+
+UNKNOWN_TOPIC_READS = 5
+"""Answers until an unknown topic is an error: brokers learn of a new topic late."""
+
+
+async def poll(
+    read: Callable[[], Awaitable[T]],
+    done: Callable[[T], bool],
+    pause: Callable[[int], Awaitable[None]],
+    max_reads: int | None = None,
+) -> T:
+    """The first result of ``read()`` for which ``done(result)`` is true, or the result of read
+    number ``max_reads``; waits for ``pause(reads)`` in between."""
+    for reads in count(1):
+        result = await read()
+        if done(result) or reads == max_reads:
+            break
+        await pause(reads)
+    return result
 
 
 async def set_within(event: asyncio.Event, seconds: float) -> bool:

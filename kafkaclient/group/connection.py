@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
+from kafkaclient.cluster.backoff import UNKNOWN_TOPIC_READS, poll, retry_pause_s
 from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
@@ -57,6 +59,8 @@ class GroupConnection:
         rng: Random,
     ) -> None:
         self.group_id = group_id
+        self._config = config
+        self._rng = rng
         self._rebalance_timeout_s = rebalance_timeout_s
         self._router = router
         self._coordinators = Coordinators(
@@ -73,6 +77,10 @@ class GroupConnection:
         Raises an error that a retry cannot help, such as AuthorizationError.
         """
         return await self._coordinators.call(CoordinatorKind.GROUP, self.group_id, call)
+
+    async def pause(self, failures: int) -> None:
+        """Wait before a call is repeated: ``retry.backoff.ms`` to ``retry.backoff.max.ms``."""
+        await asyncio.sleep(retry_pause_s(failures, self._config, self._rng))
 
     async def wait(self, call: Call[T]) -> T:
         """As :meth:`call`, for a call whose answer depends on other members."""
@@ -140,10 +148,6 @@ _NEW_GENERATION = frozenset(
 )
 
 
-_UNKNOWN_TOPIC_LOOKS = 4
-_UNKNOWN_TOPIC_PAUSE_S = 0.25
-
-
 class GroupOffsets:
     """Commits as the member, and reads what the group has committed.
 
@@ -184,25 +188,33 @@ class GroupOffsets:
     async def _commit(
         self, offsets: Offsets | Callable[[], Offsets], losses: int | None
     ) -> Offsets:
-        name, looks = self._connection.group_id, _UNKNOWN_TOPIC_LOOKS
+        sent, unknown = await poll(
+            partial(self._commit_once, offsets, losses),
+            lambda answered: not answered[1],
+            self._connection.pause,
+            UNKNOWN_TOPIC_READS,
+        )
+        if unknown:
+            missing = ", ".join(map(str, unknown))
+            what = f"committing offsets of group {self._connection.group_id!r}: {missing}"
+            raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{what} does not exist")
+        return sent
+
+    async def _commit_once(
+        self, offsets: Offsets | Callable[[], Offsets], losses: int | None
+    ) -> tuple[Offsets, Collection[TopicPartition]]:
+        """The offsets that were sent, and those of their partitions that do not exist."""
+        name = self._connection.group_id
         while True:
             async with self._gate.commit(losses) as group:
                 sent = offsets() if callable(offsets) else offsets
                 if not sent:
-                    return sent
+                    return sent, ()
                 call = OffsetCommitCall(name, sent, group)
                 answer = await self._connection.call(call)
             code = answer.error_code
-            if not code and not answer.unknown:
-                return sent
             if not code:
-                looks -= 1
-                if looks:  # the topic may be new
-                    await asyncio.sleep(_UNKNOWN_TOPIC_PAUSE_S)
-                    continue
-                missing = ", ".join(map(str, answer.unknown))
-                what = f"committing offsets of group {name!r}: {missing} does not exist"
-                raise broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+                return sent, answer.unknown
             self._on_refused(code, group)
             is_over = not self._gate.is_open or self._gate.group != group
             if not (is_over and code in _NEW_GENERATION):

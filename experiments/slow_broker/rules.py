@@ -7,6 +7,7 @@ latency of answered requests. A rule is the producer's ``partitioner`` and one o
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from math import exp
 from random import Random
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["RULES", "PeakEwma", "Prequal", "Rule", "with_rule"]
 
 
-class Rule(Hooks):
+class Rule(Hooks, ABC):
     """A partitioner for records without key: all go to one partition until its batch is closed."""
 
     def __init__(self, random: Random | None = None) -> None:
@@ -48,11 +49,13 @@ class Rule(Hooks):
         if request.api == "PRODUCE":
             self.answered(request.broker, request.latency_s)
 
+    @abstractmethod
     def choose(self, brokers: Sequence[int], load: LoadView) -> int:
-        raise NotImplementedError
+        """The broker of the next batch."""
 
+    @abstractmethod
     def answered(self, broker: int, latency_s: float) -> None:
-        raise NotImplementedError
+        """A broker has answered a Produce request."""
 
 
 _POOL = 16  # candidates of a choice

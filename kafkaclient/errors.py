@@ -206,6 +206,8 @@ class BufferFullError(KafkaError):
     """``buffer.memory`` is full. ``send_nowait`` raises at once, ``send`` after max.block.ms."""
 
     retriable = True
+    holder: str = ""
+    """Which brokers' records fill the buffer; empty if that is not known."""
 
 
 class ProtocolError(KafkaError):

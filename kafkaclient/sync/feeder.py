@@ -210,6 +210,7 @@ class Feeder:
                     self._handover.release(taken)
                     taken = 0
                     await self._append_later(entries)
+                    self._handover.holder = ""
                 taken += entry[-1]
                 if len(entries) % _RELEASE_EVERY == 0:
                     self._handover.release(taken)
@@ -313,7 +314,10 @@ class Feeder:
                 timestamp_ms=timestamp_ms,
                 headers=headers,
             )
-        except (BufferFullError, PartitionOutOfRangeError):
+        except BufferFullError as error:
+            self._handover.holder = error.holder
+            return False
+        except PartitionOutOfRangeError:
             return False
         except Exception as error:  # noqa: BLE001 - it is the caller's
             self._outcomes.refuse(future, topic, error)

@@ -12,7 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from kafkaclient.config.kinds import Limit
-from kafkaclient.errors import BufferFullError, InvalidRecordError
+from kafkaclient.errors import InvalidRecordError
+from kafkaclient.producer.admission.pending_sends import buffer_full_error
 from kafkaclient.producer.admission.serializing import run_serializer
 from kafkaclient.producer.batches.record import (
     PendingRecord,
@@ -255,6 +256,8 @@ class Handover(Generic[E]):
         self._used = 0
         self._taker_awake = True
         self._closed: Exception | None = None
+        self.holder = ""
+        """Which brokers' records fill the buffer, while the taker waits for space in it."""
 
     def put(self, entry: E, size: int, deadline: float) -> None:
         """Add an entry of ``size`` bytes, behind those of earlier callers. While there is no room,
@@ -315,10 +318,11 @@ class Handover(Generic[E]):
         if self._closed is not None:
             return
         if _get_running_loop() is not None:
-            raise BufferFullError(
-                "the record was not sent: there is no room for it, and the call cannot wait in a "
-                "thread that runs an event loop; send more slowly, or use kafkaclient.Producer in "
-                "it"
+            raise buffer_full_error(
+                "there is no room for the record now, and the call cannot wait in a thread that "
+                "runs an event loop",
+                self.holder,
+                "send more slowly, or use kafkaclient.Producer in that thread",
             )
         caller = object()
         self._callers.append(caller)
@@ -328,10 +332,10 @@ class Handover(Generic[E]):
             ):
                 seconds = min(deadline - monotonic(), threading.TIMEOUT_MAX)
                 if not self._room.wait(seconds):
-                    raise BufferFullError(
-                        "the record was not sent: buffer.memory stayed full for max.block.ms, so "
-                        "the producer's thread took no records; send more slowly, or raise "
-                        "buffer.memory"
+                    raise buffer_full_error(
+                        "buffer.memory stayed full for max.block.ms, so the producer's thread took "
+                        "no records",
+                        self.holder,
                     )
         finally:
             self._callers.remove(caller)

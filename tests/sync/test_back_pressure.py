@@ -45,18 +45,20 @@ def test_a_full_buffer_makes_the_call_wait_and_loses_nothing() -> None:
 def test_a_call_waits_for_max_block_ms_at_most() -> None:
     """Then the call raises, or the record's future has the error: as long as it is one of them."""
     fake, producer = stalled(max_request_size=1000, max_block_ms=200)
-    value, futures, raised, longest = bytes(900), [], 0, 0.0
+    value, futures, raised, longest = bytes(900), [], list[str](), 0.0
     for _ in range(3000):
         began = time.monotonic()
         try:
             futures.append(producer.send("t", value))
-        except BufferFullError:
-            raised += 1
+        except BufferFullError as error:
+            raised.append(str(error))
         longest = max(longest, time.monotonic() - began)
     assert 0.05 < longest < 5
     late = futures[-1].exception(10)
     assert isinstance(late, BufferFullError)
     assert "found no room" in str(late)
+    assert "wait for broker 0" in str(late)
+    assert not raised or any("wait for broker 0" in told for told in raised)
     fake.resume_broker(0)
     producer.flush(30)
     written = sum(future.exception(0) is None for future in futures)

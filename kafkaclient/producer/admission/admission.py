@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import (
-    BufferFullError,
     DeliveryTimeoutError,
     KafkaError,
     MetadataTimeoutError,
@@ -99,7 +98,7 @@ class Admission:
             delivery = self._try_append_or_hold(buffer, record)
         if delivery is None:
             self._metrics.buffer_exhausted()
-            raise self._buffer_full(
+            raise self.pending_sends.buffer_full(
                 buffer,
                 self.pending_sends.place_of(buffer, record),
                 record.upper_bound,
@@ -318,7 +317,7 @@ class Admission:
             )
         self._metrics.buffer_exhausted()
         room, place = send.wants + send.charge, send.queue.place
-        return self._buffer_full(topic, place, room, f"within {limit}")
+        return self.pending_sends.buffer_full(topic, place, room, f"within {limit}")
 
     async def _wait_new_partition(
         self, buffer: TopicBuffer, partition: int | None, deadline: float
@@ -347,32 +346,7 @@ class Admission:
             return "the serializer of the topic's first record that waits has not finished"
         pool = self._accumulator.buffer_pool
         used = f"{pool.total - pool.available} of {pool.total} bytes of buffer.memory are used"
-        return f"{used}; {self._holder(send.queue.topic, send.queue.place)}"
-
-    def _buffer_full(
-        self, topic: TopicBuffer, place: int, nbytes: int, within: str
-    ) -> BufferFullError:
-        pool = self._accumulator.buffer_pool
-        which = f"partition {place} of topic {topic.name!r}" if place >= 0 else repr(topic.name)
-        return BufferFullError(
-            f"a record of up to {nbytes} bytes for {which} found no room in "
-            f"buffer.memory={pool.total} ({pool.total - pool.available} bytes used, "
-            f"{self.pending_sends.callers} callers waiting) {within}; "
-            f"{self._holder(topic, place)}. It was not sent: send more slowly, or raise "
-            "buffer.memory."
-        )
-
-    def _holder(self, topic: TopicBuffer, place: int) -> str:
-        """Which broker holds the bytes that a record waits for, for an error message."""
-        pool, brokers = self._accumulator.buffer_pool, self._accumulator.conditions.brokers
-        share, own = pool.shares.fullest, topic.share_of(place)
-        if place >= 0 and not pool.may_hold(own, own.claims[0][1].wants if own.claims else 1):
-            share = own
-        if not share.held:
-            return "all of it is used by records that wait for metadata, or behind such records"
-        waited = 0.0 if brokers is None else brokers.oldest_wait(share.broker, self._clock())
-        since = f", whose oldest request has waited for {waited:.1f} s" if waited > 0 else ""
-        return f"{share.held} bytes wait for {share.waits_for}{since}"
+        return f"{used}; {self.pending_sends.holders(send.queue.topic, send.queue.place)}"
 
 
 def _out_of_range(view: TopicView, partition: int) -> PartitionOutOfRangeError:

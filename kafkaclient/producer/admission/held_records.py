@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import (
-    BufferFullError,
     DeliveryTimeoutError,
     KafkaError,
     MetadataTimeoutError,
@@ -207,15 +206,10 @@ class HeldRecords:
         more = outcome.upper_bound - held.charge
         share = self._share_of(held.queue.topic, outcome)
         if more > 0 and not self._buffer_pool.try_take(more, share):
-            self._fail(
-                held,
-                BufferFullError(
-                    f"a record of up to {outcome.upper_bound} bytes for topic "
-                    f"{held.queue.topic.name!r} found no room in buffer.memory="
-                    f"{self._buffer_pool.total} when it was serialized, and send_nowait does not "
-                    "wait. It was not sent: send more slowly, or raise buffer.memory."
-                ),
-            )
+            sends, topic = self._pending_sends, held.queue.topic
+            when = "when it was serialized, and send_nowait does not wait"
+            place = sends.place_of(topic, outcome)
+            self._fail(held, sends.buffer_full(topic, place, outcome.upper_bound, when))
             return
         held.serialized(outcome)
         held.charged()

@@ -21,7 +21,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import KafkaError, ProducerClosedError
+from kafkaclient.errors import BufferFullError, KafkaError, ProducerClosedError
 from kafkaclient.producer.admission.send_queue import (
     PendingSend,
     SendQueue,
@@ -431,6 +431,37 @@ class PendingSends:
     def _charged_bytes(self) -> int:
         return sum(queue.charged_bytes for queue in self._all_queues())
 
+    def buffer_full(
+        self, topic: TopicBuffer, place: int, nbytes: int, when: str
+    ) -> BufferFullError:
+        """The error of a record of the topic that finds no room."""
+        pool = self.buffer_pool
+        which = f"partition {place} of topic {topic.name!r}" if place >= 0 else repr(topic.name)
+        return buffer_full_error(
+            f"a record of up to {nbytes} bytes for {which} found no room in "
+            f"buffer.memory={pool.total} ({pool.total - pool.available} bytes used, "
+            f"{self.callers} callers waiting) {when}",
+            self.holders(topic, place),
+        )
+
+    def holders(self, topic: TopicBuffer, place: int) -> str:
+        """Which brokers' records hold the bytes that a record waits for: those of its own broker,
+        if its partition is known, and those of the broker that holds the most. The latter may be
+        the cause: a share is bounded by what is free."""
+        fullest = self.buffer_pool.shares.fullest
+        if not fullest.held:
+            return "all of it is used by records that wait for metadata, or behind such records"
+        own = topic.share_of(place) if place >= 0 else fullest
+        if own is fullest:
+            return self._held_by(own)
+        return f"{self._held_by(own)}; most of the buffer, {self._held_by(fullest)}"
+
+    def _held_by(self, share: BufferShare) -> str:
+        brokers = self._accumulator.conditions.brokers
+        waited = 0.0 if brokers is None else brokers.oldest_wait(share.broker, self._clock())
+        since = f", whose oldest request has waited for {waited:.1f} s" if waited > 0 else ""
+        return f"{share.held} bytes wait for {share.waits_for}{since}"
+
     # --- the end --------------------------------------------------------------------------------
 
     async def close(self, grace_s: float) -> None:
@@ -450,3 +481,14 @@ class PendingSends:
             for task in self.serializers:
                 task.cancel()
             await asyncio.wait(self.serializers, timeout=grace_s)
+
+
+def buffer_full_error(
+    what: str, holder: str, advice: str = "send more slowly, or raise buffer.memory"
+) -> BufferFullError:
+    """The error of a record that was refused. ``holder``: which brokers' records fill the buffer,
+    empty if that is not known."""
+    held = f"; {holder}" if holder else ""
+    error = BufferFullError(f"{what}{held}. It was not sent: {advice}.")
+    error.holder = holder
+    return error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -171,8 +172,11 @@ async def test_a_refused_record_tells_of_its_own_broker(producing: StartProducer
                 for _ in range(300)
             ]
             await asyncio.sleep(1)
-        with pytest.raises(BufferFullError, match="bytes wait for broker 0"):
+        with pytest.raises(BufferFullError, match="bytes wait for broker 0") as refused:
             send_until_refused(producer)
+        own, most = re.findall(r"(\d+) bytes wait for broker", refused.value.holder)
+        assert int(own) < int(most)
+        assert f"; most of the buffer, {most} bytes wait for broker 1, whose" in str(refused.value)
         for node in (0, 1):
             fake.resume_broker(node)
         await asyncio.wait_for(asyncio.gather(*sends), 60)

@@ -63,7 +63,7 @@ class Commits:
             )
 
     def _check(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> None:
-        lost = self._partitions.lost_in_hand if offsets is None else None
+        lost = self._partitions.given_up_in_hand if offsets is None else None
         for where, given in (offsets or {}).items():
             offset = given if isinstance(given, int) else given.offset
             if offset < 0:  # brokers accept it, and forget the group's offset

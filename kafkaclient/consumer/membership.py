@@ -157,7 +157,7 @@ class Membership:
                     "group %s uses the classic protocol: %s", self._connection.group_id, error
                 )
                 self._is_classic = True
-                self._gate.lose()
+                self._gate.refuse_waiting()
                 self.lost(self._partitions.all)  # of a group that went back to classic members
         return await self._be_classic()
 
@@ -217,7 +217,7 @@ class Membership:
             *(self._connection.group_id, self._polls.limit_s),
         )
         self._polled.clear()  # join again when a record is asked for after this
-        self._gate.lose()
+        self._gate.refuse_waiting()
         self.lost(self._partitions.all)
         await self._leave("max.poll.interval.ms has expired")
 
@@ -312,13 +312,13 @@ class Membership:
     # --- partitions -----------------------------------------------------------------------------
 
     async def added(self, partitions: Set[TopicPartition]) -> None:
-        losses = self._gate.losses
+        times_lost = self._gate.times_lost
         while (losing := self._losing) is not None:
             await asyncio.wait({losing})
             losing.result()
             if losing is self._losing:
                 break
-        if self._is_closing or losses != self._gate.losses:
+        if self._is_closing or times_lost != self._gate.times_lost:
             return
         _log.info("group %s: %s added", self._connection.group_id, _listed(partitions))
         self._partitions.add(partitions, self._subscribed.is_new)

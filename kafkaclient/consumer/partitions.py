@@ -116,7 +116,7 @@ class Partitions:
         """The partition whose rows are handed out."""
         self._finished = asyncio.Event()
         self._takes = 0
-        self.lost_in_hand: TopicPartition | None = None
+        self.given_up_in_hand: TopicPartition | None = None
         """A partition that was lost while a record of it was in hand, until the next step."""
 
     def __contains__(self, where: object) -> bool:
@@ -226,7 +226,7 @@ class Partitions:
             if partition is None:
                 continue
             if partition.has_hand:
-                self.lost_in_hand = where
+                self.given_up_in_hand = where
             if partition.state is PartitionState.READING:
                 self._reading.remove(where)
             partition.move(None)
@@ -276,7 +276,7 @@ class Partitions:
     def step_past(self) -> None:
         """The loop has stepped past what was in hand."""
         partition, self._current = self._current, None
-        self.lost_in_hand = None
+        self.given_up_in_hand = None
         if partition is None or (rows := partition.rows) is None:
             return
         partition.end_rows()

@@ -148,9 +148,9 @@ class ClassicProtocol:
         self._assignee.rebalance_ended()
         return joins_again and not self._is_eager
 
-    def lost(self) -> None:
+    def all_lost(self) -> None:
         owned = frozenset(self._claims.owned)
-        self._claims.lose()
+        self._claims.clear()
         self._last = frozenset()
         self._assignee.lost(owned)
 

@@ -47,7 +47,7 @@ class CommitGate:
         self._nobody_inside = asyncio.Event()
         self._nobody_inside.set()
         self._inside = 0
-        self.losses = 0
+        self.times_lost = 0
         """How often the member has lost its partitions."""
         self._timeout_s = timeout_s
         self._clock = clock
@@ -67,13 +67,14 @@ class CommitGate:
             await self._opened.wait()
 
     @asynccontextmanager
-    async def commit(self, losses: int | None = None) -> AsyncIterator[ConsumerGroupMetadata]:
+    async def commit(self, times_lost: int | None = None) -> AsyncIterator[ConsumerGroupMetadata]:
         """Enter to commit, as soon as the gate is open. Raises BrokerError (UNKNOWN_MEMBER_ID) if
-        the member has lost its partitions since :attr:`losses` was ``losses``, or this call."""
-        if losses is None:
-            losses = self.losses
+        the member has lost its partitions since this call, or since :attr:`times_lost` had the
+        value that is given."""
+        if times_lost is None:
+            times_lost = self.times_lost
         await self.opened()
-        self._check(losses)
+        self._check(times_lost)
         self._inside += 1
         self._nobody_inside.clear()
         try:
@@ -109,14 +110,14 @@ class CommitGate:
         no members."""
         self._opened.set()
 
-    def lose(self) -> None:
+    def refuse_waiting(self) -> None:
         """The partitions are lost: refuse the commits that wait."""
-        self.losses += 1
+        self.times_lost += 1
         self._changed.set()
         self._set_session_end(-math.inf)
 
-    def _check(self, losses: int) -> None:
-        if losses != self.losses:
+    def _check(self, times_lost: int) -> None:
+        if times_lost != self.times_lost:
             raise broker_error(
                 ErrorCode.UNKNOWN_MEMBER_ID,
                 f"committing offsets of group {self.group.group_id!r}",
@@ -147,28 +148,28 @@ class CommitGate:
         if self._writing is not None and not self._writing.expired():
             self._writing.reschedule(asyncio.get_running_loop().time() + self._left_s)
 
-    async def wait_in_session(self, losses: int | None = None) -> None:
+    async def wait_in_session(self, times_lost: int | None = None) -> None:
         """Wait until the member is surely in its group. Raises as :meth:`commit`."""
-        if losses is None:
-            losses = self.losses
-        while losses == self.losses and not self.is_in_session:
+        if times_lost is None:
+            times_lost = self.times_lost
+        while times_lost == self.times_lost and not self.is_in_session:
             self._changed.clear()
             await self._changed.wait()
-        self._check(losses)
+        self._check(times_lost)
 
     @asynccontextmanager
-    async def while_in_session(self, losses: int) -> AsyncIterator[None]:
+    async def while_in_session(self, times_lost: int) -> AsyncIterator[None]:
         """Enter to write, as :meth:`wait_in_session`; only one task at a time may do so. The body
         of the ``async with`` is cancelled and ends with KafkaTimeoutError when the coordinator has
         not answered for a session, and with BrokerError when the member has lost its partitions."""
-        await self.wait_in_session(losses)
+        await self.wait_in_session(times_lost)
         try:
             async with asyncio.timeout(self._left_s) as self._writing:
                 yield
         except TimeoutError as error:
             if self._writing is None or not self._writing.expired():
                 raise
-            self._check(losses)
+            self._check(times_lost)
             self._session_ends = -math.inf  # timers may be early
             raise KafkaTimeoutError(
                 f"the coordinator of group {self.group.group_id!r} has not answered for "

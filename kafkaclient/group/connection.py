@@ -168,12 +168,12 @@ class GroupOffsets:
         self._timeout_s = timeout_s
 
     async def commit(
-        self, offsets: Offsets | Callable[[], Offsets], losses: int | None = None
+        self, offsets: Offsets | Callable[[], Offsets], times_lost: int | None = None
     ) -> Offsets:
         """Commit offsets of partitions that this member owns, and has not lost since the gate had
-        ``losses``, or since the call; returns them. A commit that meets the end of its generation
-        is repeated in the next one. If partitions may be given up meanwhile, let ``offsets``
-        return the offsets: it is called when the commit is sent.
+        ``times_lost``, or since the call; returns them. A commit that meets the end of its
+        generation is repeated in the next one. If partitions may be given up meanwhile, let
+        ``offsets`` return the offsets: it is called when the commit is sent.
 
         Raises BrokerError if the coordinator refuses it (UNKNOWN_MEMBER_ID: the member was
         evicted), UnknownTopicError if a partition does not exist (the offsets of the others are
@@ -181,15 +181,15 @@ class GroupOffsets:
         """
         try:
             async with time_limit(self._timeout_s):
-                return await self._commit(offsets, losses)
+                return await self._commit(offsets, times_lost)
         except TimeoutError as error:
             raise self._late("OffsetCommit", error) from error
 
     async def _commit(
-        self, offsets: Offsets | Callable[[], Offsets], losses: int | None
+        self, offsets: Offsets | Callable[[], Offsets], times_lost: int | None
     ) -> Offsets:
         sent, unknown = await poll(
-            partial(self._commit_once, offsets, losses),
+            partial(self._commit_once, offsets, times_lost),
             lambda answered: not answered[1],
             self._connection.pause,
             UNKNOWN_TOPIC_READS,
@@ -201,12 +201,12 @@ class GroupOffsets:
         return sent
 
     async def _commit_once(
-        self, offsets: Offsets | Callable[[], Offsets], losses: int | None
+        self, offsets: Offsets | Callable[[], Offsets], times_lost: int | None
     ) -> tuple[Offsets, Collection[TopicPartition]]:
         """The offsets that were sent, and those of their partitions that do not exist."""
         name = self._connection.group_id
         while True:
-            async with self._gate.commit(losses) as group:
+            async with self._gate.commit(times_lost) as group:
                 sent = offsets() if callable(offsets) else offsets
                 if not sent:
                     return sent, ()

@@ -119,7 +119,7 @@ class HeartbeatMember:
             self._gate.shut()  # the answer to the next heartbeat has the epoch, and opens it
             self._wake.set()
         elif code in _FENCED:
-            self._lose(code)
+            self._fenced(code)
             self._wake.set()
 
     async def run(self) -> None:
@@ -166,7 +166,7 @@ class HeartbeatMember:
         if epoch != self._epoch:
             return 0.0  # a commit has told meanwhile that the member is fenced
         if answer.error_code in _FENCED:
-            self._lose(answer.error_code)
+            self._fenced(answer.error_code)
             return 0.0
         if answer.error_code:
             self.state = MemberState.REFUSED
@@ -207,7 +207,7 @@ class HeartbeatMember:
         return _UNKNOWN_TOPIC_RETRY_S if names.keys() < assignment.keys() else float("inf")
 
     async def _apply(self, target: frozenset[TopicPartition]) -> None:
-        losses = self._gate.losses
+        times_lost = self._gate.times_lost
         self._assignee.rebalance_began()
         self._eager_until = self._clock() + _EAGER_S
         before = frozenset(self._owned)
@@ -216,18 +216,18 @@ class HeartbeatMember:
             await self._assignee.added(added)
         if leaving := before - target:
             await self._assignee.revoked(leaving)
-        if losses == self._gate.losses:
+        if times_lost == self._gate.times_lost:
             self._owned &= target
             self._assignee.rebalance_ended()
 
-    def _lose(self, code: int) -> None:
+    def _fenced(self, code: int) -> None:
         """The coordinator knows this member no more: its partitions may have other owners."""
         error = broker_error(code, f"a heartbeat in group {self._group_id!r}")
         _log.info("member %s loses its partitions and joins again: %s", self.member_id, error)
         self.state = MemberState.JOINING
         self._epoch = JOIN_EPOCH
         self._gate.shut()
-        self._gate.lose()
+        self._gate.refuse_waiting()
         lost = frozenset(self._owned)
         self._owned.clear()
         self._assignee.lost(lost)

@@ -68,7 +68,7 @@ class GroupProtocol(Protocol):
         the next owner gets it. The member sends heartbeats meanwhile, and joins no other
         generation."""
 
-    def lost(self) -> None:
+    def all_lost(self) -> None:
         """Everything is lost: another member may own it. Nothing may be committed."""
 
 
@@ -316,8 +316,8 @@ class Member:
                 "member %s of group %s %s: it loses %s",
                 *(self._member_id, self._group_id, event.value, loss.value),
             )
-            self._gate.lose()
-            self._protocol.lost()
+            self._gate.refuse_waiting()
+            self._protocol.all_lost()
         if loss is Loss.IDENTITY:
             self._member_id, self._generation_id = "", -1
         if self.state in (MemberState.FENCED, MemberState.REFUSED):

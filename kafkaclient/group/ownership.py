@@ -181,6 +181,6 @@ class Claims:
         """All but these partitions are given up. Some of these may have been lost meanwhile."""
         self.owned &= assigned
 
-    def lose(self) -> None:
+    def clear(self) -> None:
         """Other members may own the partitions."""
         self.owned.clear()

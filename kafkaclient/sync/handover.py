@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import InvalidRecordError
 from kafkaclient.producer.admission.pending_sends import buffer_full_error
-from kafkaclient.producer.admission.serializing import run_serializer
+from kafkaclient.producer.admission.send_queue import run_serializer
 from kafkaclient.producer.batches.record import (
     PendingRecord,
     RawRecord,

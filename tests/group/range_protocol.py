@@ -83,9 +83,9 @@ class RangeProtocol:
         self.claims.keep(new)
         return joins_again
 
-    def lost(self) -> None:
+    def all_lost(self) -> None:
         self._note("lost", self.owned)
-        self.claims.lose()
+        self.claims.clear()
 
     def _note(self, what: str, partitions: set[TopicPartition]) -> None:
         if partitions:

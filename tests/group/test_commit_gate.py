@@ -73,7 +73,7 @@ async def test_writers_wait_for_an_answer_or_a_loss() -> None:
     clock.blocked_s += 11
     waiting = asyncio.create_task(made.wait_in_session(0))
     await asyncio.sleep(1)
-    made.lose()
+    made.refuse_waiting()
     with pytest.raises(BrokerError, match="has lost its partitions"):
         await waiting
 
@@ -97,7 +97,7 @@ async def test_what_is_written_ends_with_a_loss() -> None:
     clock = Clock()
     made = gate(clock)
     made.answered(clock())
-    asyncio.get_running_loop().call_later(1, made.lose)
+    asyncio.get_running_loop().call_later(1, made.refuse_waiting)
     with pytest.raises(BrokerError, match="has lost its partitions"):
         async with made.while_in_session(0):
             await asyncio.sleep(60)

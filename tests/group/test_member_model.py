@@ -138,8 +138,8 @@ class CountingProtocol(RangeProtocol):
         if worker := self.workers.pop(partition, None):
             await worker.give_up()
 
-    def lost(self) -> None:
-        super().lost()
+    def all_lost(self) -> None:
+        super().all_lost()
         self.stop()
 
     def stop(self) -> None:

@@ -74,7 +74,7 @@ def test_a_member_that_lost_what_it_claimed_joins_again() -> None:
     claims = Claims()
     claims.take({P, Q}, 1)
     claims.claim()
-    claims.lose()
+    claims.clear()
     assert claims.take({P}, 3)
     claims.keep({P})
     assert claims.owned == {P}

@@ -245,7 +245,7 @@ class FakeOutput:
         self.emitted.append(record)
         return FakeDelivery(self.refused.get(record.value))
 
-    async def commit(self, work: Iterable[Work], losses: int) -> dict[TopicPartition, int]:
+    async def commit(self, work: Iterable[Work], times_lost: int) -> dict[TopicPartition, int]:
         await self.may_commit.wait()
         if self.fail is not None:
             failure, self.fail = self.fail, None

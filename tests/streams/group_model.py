@@ -297,7 +297,7 @@ class Member:
     def advance(self, event: MemberEvent) -> None:
         self.state, loss = TRANSITIONS[self.state, event]
         if loss is not Loss.NOTHING:
-            self.claims.lose()
+            self.claims.clear()
         if loss is Loss.IDENTITY:
             self.member_id, self.generation = "", -1
 

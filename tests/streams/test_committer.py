@@ -154,11 +154,11 @@ class World:
         if record.value[1] == 1:
             await asyncio.sleep(0.004)
 
-    async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
+    async def commit(self, work: Sequence[Work], times_lost: int) -> dict[TopicPartition, int]:
         pending, self.pending = self.pending, []
         await asyncio.sleep(0.003)
         assert not self.pending, "sent during a commit"
-        async with self.gate.commit(losses):
+        async with self.gate.commit(times_lost):
             await asyncio.sleep(0.001)
         problem = next((each for each in self.problems if each != "send"), None)
         if problem is not None:
@@ -210,7 +210,7 @@ class World:
             self.gate.open()
         elif what == "lose":
             self.gate.shut()
-            self.gate.lose()
+            self.gate.refuse_waiting()
             for each in self.tasks.values():
                 each.end()
             self.tasks.clear()

@@ -188,7 +188,7 @@ async def test_at_least_once_nothing_is_written_after_a_session_without_answer()
         waiting = [asyncio.create_task(made.send(BIG)), asyncio.create_task(made.commit([work], 0))]
         await asyncio.sleep(60)
         assert await ends(fake) == [0, 0]
-        gate.lose()
+        gate.refuse_waiting()
         for each in waiting:
             with pytest.raises(BrokerError, match="has lost its partitions"):
                 await each
@@ -221,7 +221,7 @@ async def test_at_least_once_changes_that_are_not_sent_in_time_are_dropped(is_lo
     refusing = fake.control(ApiKey.PRODUCE, 6, keep=True)
     async with output(fake, is_transactional=False, gate=gate) as made:
         if is_lost:
-            loop.call_later(3, gate.lose)
+            loop.call_later(3, gate.refuse_waiting)
         began = loop.time()
         with pytest.raises(BrokerError if is_lost else KafkaTimeoutError):
             await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], 0)
@@ -232,5 +232,5 @@ async def test_at_least_once_changes_that_are_not_sent_in_time_are_dropped(is_lo
         assert await ends(fake) == [0, 0]
         gate.answered(loop.time())
         await made.start()
-        await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], gate.losses)
+        await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], gate.times_lost)
         assert await ends(fake) == [0, 1]

@@ -169,7 +169,7 @@ async def test_the_subscription_reports_offsets_tags_and_joins(world: World) -> 
 async def test_a_member_that_lost_its_tasks_reports_no_running_task(world: World) -> None:
     await world.rebalance([A], [])
     assert world.told().owned == (SOURCE,)
-    world.member.lost()
+    world.member.all_lost()
     assert world.subscription().task_offset_sums == {A: 0}
     assert world.told().owned == ()
     assert world.manager.tasks[A].state is TaskState.STANDBY
@@ -196,7 +196,7 @@ async def test_what_is_lost_while_it_is_given_up_is_not_owned_again(world: World
     await world.rebalance([A], [])
     assigning = asyncio.create_task(world.assign([B], []))
     await asyncio.sleep(0)
-    world.member.lost()
+    world.member.all_lost()
     await assigning
     for _ in range(20):
         await asyncio.sleep(0)
@@ -373,7 +373,7 @@ async def test_the_leader_alone_asks_for_a_rebalance_when_an_input_has_grown(
             world.problem = found
         await asyncio.sleep(5)
         assert asked == expected
-    world.member.lost()
+    world.member.all_lost()
     await asyncio.sleep(20)
     assert len(asked) == 1
     watching.cancel()

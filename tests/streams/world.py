@@ -119,7 +119,7 @@ class Brokers:
         if any(record.value in self.refused for _, record in pending):
             raise TOO_LARGE
 
-    async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
+    async def commit(self, work: Sequence[Work], times_lost: int) -> dict[TopicPartition, int]:
         assert self.is_running
         now = asyncio.get_running_loop().time()
         pending, self.pending = self.pending, []

@@ -26,9 +26,9 @@ from kafkaclient.producer.admission.send_queue import (
     PendingSend,
     SendQueue,
     SendState,
+    SerializerTask,
     WaitingCall,
 )
-from kafkaclient.producer.admission.serializing import SerializerTask
 from kafkaclient.producer.batches.partition_queue import ANY_BROKER, UNBOUND, BufferShare
 from kafkaclient.producer.batches.record import PendingRecord, Record
 from kafkaclient.producer.batches.topic_buffer import EVERY

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import InvalidRecordError, KafkaError
 from kafkaclient.producer.admission.admission import CALL_DEADLINE
-from kafkaclient.producer.admission.send_queue import SendState
-from kafkaclient.producer.admission.serializing import run_serializer
+from kafkaclient.producer.admission.send_queue import SendState, run_serializer
 from kafkaclient.producer.batches.batch_result import Run
 from kafkaclient.producer.batches.record import (
     PendingRecord,

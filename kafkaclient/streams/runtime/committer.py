@@ -326,17 +326,17 @@ class Committer:
             await self._wake.wait()
             return
         assert self._open is not None
-        self._fixed = {task: task.work() for task in self._open.tasks}, self._gate.losses
+        self._fixed = {task: task.work() for task in self._open.tasks}, self._gate.times_lost
         self._advance(_E.FIXED)
 
     async def _commit(self) -> None:
         assert self._fixed is not None
         assert self._open is not None
-        (work, losses), self._fixed = self._fixed, None
+        (work, times_lost), self._fixed = self._fixed, None
         if work:  # else all its tasks were dropped
             began = self._clock()
             try:
-                positions = await self.output.commit(list(work.values()), losses)
+                positions = await self.output.commit(list(work.values()), times_lost)
             except Exception as error:  # noqa: BLE001 - _abort handles it
                 self._failure = error
                 self._advance(_E.FAILED)

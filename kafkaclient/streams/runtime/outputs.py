@@ -200,9 +200,9 @@ class Output(ABC):
 
     # --- commits --------------------------------------------------------------------------------
 
-    async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
+    async def commit(self, work: Sequence[Work], times_lost: int) -> dict[TopicPartition, int]:
         """Write the changes, wait until all records are written, and commit the offsets, unless
-        the member has lost its partitions since the commit gate had ``losses``. Returns
+        the member has lost its partitions since the commit gate had ``times_lost``. Returns
         changelog -> offset behind its last change: not behind the transaction's marker, which may
         not be in the log yet. Changelogs for which the broker returned no offset are missing."""
         producer = self._running()
@@ -210,8 +210,8 @@ class Output(ABC):
         offsets = {each: offset for one in work for each, offset in one.offsets.items()}
         sent: _SentChanges = {each: {} for each in changes}
         try:
-            await self._write(producer, changes, sent, losses)
-            await self._finish(producer, offsets, losses)
+            await self._write(producer, changes, sent, times_lost)
+            await self._finish(producer, offsets, times_lost)
         except KafkaError as error:
             if refused := _too_large(error, changes, sent):
                 raise RefusedChangeError(refused) from error
@@ -226,7 +226,7 @@ class Output(ABC):
         return positions
 
     async def _write(
-        self, producer: Producer, changes: _Changes, sent: _SentChanges, losses: int
+        self, producer: Producer, changes: _Changes, sent: _SentChanges, times_lost: int
     ) -> None:
         """Send the changes, and note their deliveries in ``sent``."""
         total = 0
@@ -243,7 +243,7 @@ class Output(ABC):
 
     @abstractmethod
     async def _finish(
-        self, producer: Producer, offsets: Mapping[TopicPartition, int], losses: int
+        self, producer: Producer, offsets: Mapping[TopicPartition, int], times_lost: int
     ) -> None:
         """Commit the offsets, when everything is written."""
 
@@ -281,14 +281,14 @@ class TransactionalOutput(Output):
         if not producer.in_transaction:
             await producer.begin_transaction()
 
-    async def commit(self, work: Sequence[Work], losses: int) -> dict[TopicPartition, int]:
+    async def commit(self, work: Sequence[Work], times_lost: int) -> dict[TopicPartition, int]:
         await self.begin()
-        return await super().commit(work, losses)
+        return await super().commit(work, times_lost)
 
     async def _finish(
-        self, producer: Producer, offsets: Mapping[TopicPartition, int], losses: int
+        self, producer: Producer, offsets: Mapping[TopicPartition, int], times_lost: int
     ) -> None:
-        async with self._gate.commit(losses) as group:
+        async with self._gate.commit(times_lost) as group:
             await producer.send_offsets_to_transaction(offsets, group)
         await producer.commit_transaction()
 
@@ -322,11 +322,11 @@ class PlainOutput(Output):
             await self.stop(0)  # drops what is not sent yet
 
     async def _write(
-        self, producer: Producer, changes: _Changes, sent: _SentChanges, losses: int
+        self, producer: Producer, changes: _Changes, sent: _SentChanges, times_lost: int
     ) -> None:
         # A change that is written stays, though its record is processed again if the commit fails.
         # So what a broker may refuse goes first.
-        async with self._gate.while_in_session(losses):
+        async with self._gate.while_in_session(times_lost):
             await self._flush(producer)
             for is_large in (True, False):
                 part = {
@@ -334,8 +334,8 @@ class PlainOutput(Output):
                     for each, found in changes.items()
                 }
                 # The process may have been stopped meanwhile.
-                await self._gate.wait_in_session(losses)
-                await super()._write(producer, part, sent, losses)
+                await self._gate.wait_in_session(times_lost)
+                await super()._write(producer, part, sent, times_lost)
                 await self._flush(producer)
 
     async def _flush(self, producer: Producer) -> None:
@@ -346,9 +346,9 @@ class PlainOutput(Output):
         self._sent = []
 
     async def _finish(
-        self, producer: Producer, offsets: Mapping[TopicPartition, int], losses: int
+        self, producer: Producer, offsets: Mapping[TopicPartition, int], times_lost: int
     ) -> None:
-        await self._offsets.commit(offsets, losses)
+        await self._offsets.commit(offsets, times_lost)
 
 
 def _is_large(key: bytes, value: bytes | None) -> bool:

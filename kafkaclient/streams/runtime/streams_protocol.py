@@ -199,10 +199,10 @@ class StreamsProtocol:
         except Exception as error:  # noqa: BLE001 - raised by run
             self._manager.crash(error)
 
-    def lost(self) -> None:
+    def all_lost(self) -> None:
         self._observer.lost()
         self._is_leader = False
-        self._claims.lose()
+        self._claims.clear()
         self._manager.lose()
 
     # --- new partitions -------------------------------------------------------------------------

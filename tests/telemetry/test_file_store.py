@@ -15,7 +15,7 @@ import pytest
 
 from kafkaclient.config.options import TelemetryTarget
 from kafkaclient.errors import ConfigError
-from kafkaclient.telemetry import file_store, files, open_root, read, reading, started_at
+from kafkaclient.telemetry import files, open_root, read, reading, started_at, stores
 from kafkaclient.telemetry.format import (
     EXCLUSIONS_KEY,
     SCHEMA_VERSION,
@@ -46,7 +46,7 @@ def part(number: int = 0, hour: datetime = HOUR, rows: int = 1) -> TelemetryPart
 
 
 def store(root: Path | str, now: datetime = HOUR, retention_s: float | None = None) -> Any:
-    return file_store.FileStore(
+    return stores.FileStore(
         TelemetryTarget(str(root)),
         file_bytes=100_000,
         file_s=5.0,
@@ -157,7 +157,7 @@ async def test_files_are_written_in_a_thread_that_a_program_does_not_wait_for(
         threads.append(threading.current_thread())
         return b"content"
 
-    monkeypatch.setattr(file_store, "as_parquet", seen)
+    monkeypatch.setattr(stores, "as_parquet", seen)
     await store(tmp_path).write(part())
     (thread,) = threads
     assert thread is not threading.main_thread()
@@ -170,7 +170,7 @@ async def test_a_write_waits_for_one_that_was_cancelled(
     """The thread of the cancelled write goes on."""
     written, at_work, most = store(tmp_path), [0], [0]
     began, go = asyncio.Event(), threading.Event()
-    loop, real = asyncio.get_running_loop(), file_store.FileStore._write_file
+    loop, real = asyncio.get_running_loop(), stores.FileStore._write_file
 
     def write_file(*given: Any) -> None:
         at_work[0] += 1
@@ -180,7 +180,7 @@ async def test_a_write_waits_for_one_that_was_cancelled(
         real(*given)
         at_work[0] -= 1
 
-    monkeypatch.setattr(file_store.FileStore, "_write_file", write_file)
+    monkeypatch.setattr(stores.FileStore, "_write_file", write_file)
     first = asyncio.create_task(written.write(part()))
     await began.wait()
     first.cancel()
@@ -252,7 +252,7 @@ async def test_producers_delete_at_the_same_time(tmp_path: Path) -> None:
     both = [store(tmp_path, now, retention_s=3600.0) for _ in range(4)]
     for n, one in enumerate(both):
         await one.write(part(300 + n, now))
-    for _ in range(200 // file_store._DELETED_AT_ONCE + 1):
+    for _ in range(200 // stores._DELETED_AT_ONCE + 1):
         await asyncio.gather(*(one.clean() for one in both))
     assert [file.number for file in files(tmp_path)] == [300, 301, 302, 303]
 
@@ -260,7 +260,7 @@ async def test_producers_delete_at_the_same_time(tmp_path: Path) -> None:
 async def test_many_old_files_are_deleted_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_store, "_DELETED_AT_ONCE", 3)
+    monkeypatch.setattr(stores, "_DELETED_AT_ONCE", 3)
     first = store(tmp_path)
     for number in range(5):
         await first.write(part(number, HOUR))
@@ -279,7 +279,7 @@ async def test_what_cannot_be_deleted_does_not_fail_the_write(
     def refuse(*_: Any) -> Any:
         raise OSError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(file_store, "hours", refuse)
+    monkeypatch.setattr(stores, "hours", refuse)
     written = store(tmp_path, retention_s=3600.0)
     with caplog.at_level(logging.WARNING):
         for number in range(2):

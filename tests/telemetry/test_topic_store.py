@@ -10,7 +10,7 @@ from kafkaclient import Producer
 from kafkaclient.config import ProducerConfig
 from kafkaclient.telemetry.format import BatchColumns
 from kafkaclient.telemetry.recorder import TelemetryPart
-from kafkaclient.telemetry.topic_store import TopicStore
+from kafkaclient.telemetry.stores import TopicStore
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from tests.telemetry.support import batch

@@ -12,10 +12,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.hooks import Hooks
-from kafkaclient.telemetry.file_store import FileStore
 from kafkaclient.telemetry.format import EXCLUSIONS_KEY, SAMPLE_KEY, SCHEMA_VERSION, VERSION_KEY
 from kafkaclient.telemetry.recorder import TelemetryRecorder
-from kafkaclient.telemetry.topic_store import TopicStore
+from kafkaclient.telemetry.stores import FileStore, TopicStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

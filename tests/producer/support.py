@@ -21,8 +21,8 @@ from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.batches.idempotence import ProducerIdentity
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.producer.producer import Producer
+from kafkaclient.producer.sender.batch_drainer import BatchDrainer
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.settings import NEVER, AccumulatorSettings
 from kafkaclient.producer.wakeup import Wakeup
 from kafkaclient.testing.fake import FakeCluster
@@ -44,7 +44,7 @@ __all__ = [
     "OverTcp",
     "StartProducer",
     "Values",
-    "late_binder",
+    "batch_drainer",
     "now",
     "one_topic",
     "outcomes_of",
@@ -129,9 +129,9 @@ class Look:
         return ends == [fake.last_stable_offset("t", p) for p in range(partitions)]
 
 
-def late_binder(accumulator: RecordAccumulator) -> LateBinder:
+def batch_drainer(accumulator: RecordAccumulator) -> BatchDrainer:
     """As the sender makes it."""
-    return LateBinder(
+    return BatchDrainer(
         accumulator.ready_queues,
         accumulator.binding,
         accumulator.compressor,
@@ -184,7 +184,7 @@ class Bench:
         self.incomplete = self.accumulator.incomplete
         self.lines = self.accumulator.ready_queues
         self.buffer_pool = self.accumulator.buffer_pool
-        self.binder = late_binder(self.accumulator)
+        self.binder = batch_drainer(self.accumulator)
         self.topic = self.accumulator.topic("test")
         self.leaders = list(leaders)
         self.epochs = [0] * len(leaders)

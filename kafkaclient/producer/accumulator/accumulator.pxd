@@ -2,11 +2,11 @@ cimport cython
 
 from kafkaclient.metrics.producer cimport ProducerMetrics
 from kafkaclient.producer.accumulator.binding cimport BatchBinding, Detours
-from kafkaclient.producer.accumulator.buffer_pool cimport BatchFactory, BufferPool, Linger
+from kafkaclient.producer.accumulator.buffer_pool cimport BatchFactory, BufferPool
 from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
 from kafkaclient.producer.accumulator.incomplete cimport IncompleteBatches
 from kafkaclient.producer.accumulator.partition_strategies cimport BrokerConditions
-from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
+from kafkaclient.producer.accumulator.ready_queues cimport Linger, ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.batch_result cimport BatchResult
 from kafkaclient.producer.batches.delivery cimport Delivery

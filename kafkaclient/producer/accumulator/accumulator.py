@@ -1,7 +1,7 @@
 """Where records wait: the topics' batches, in memory that is bounded by bytes.
 
 Java: ``RecordAccumulator``. :meth:`RecordAccumulator.append` takes records in. ``ready_queues``
-knows which batches may be sent, late_binder.py takes them out, and ``incomplete`` applies their
+knows which batches may be sent, batch_drainer.py takes them out, and ``incomplete`` applies their
 outcome and their expiry. Nothing here reads a clock or touches a socket.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import defect
 from kafkaclient.producer.accumulator.binding import BatchBinding, Detours
-from kafkaclient.producer.accumulator.buffer_pool import BatchFactory, BufferPool, Linger
+from kafkaclient.producer.accumulator.buffer_pool import BatchFactory, BufferPool
 from kafkaclient.producer.accumulator.compressor import BatchCompressor, InlineCompression
 from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
 from kafkaclient.producer.accumulator.partition_strategies import (
@@ -21,7 +21,7 @@ from kafkaclient.producer.accumulator.partition_strategies import (
     LateBinding,
     RoundRobinBinding,
 )
-from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
+from kafkaclient.producer.accumulator.ready_queues import Linger, ReadyQueues
 from kafkaclient.producer.batches.batch_result import BatchResult
 from kafkaclient.producer.batches.delivery import new_delivery
 from kafkaclient.producer.batches.direct_append import TopicAppendSlots

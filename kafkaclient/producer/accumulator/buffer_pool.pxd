@@ -28,19 +28,6 @@ cdef class Spending:
 
 
 @cython.final
-cdef class Linger:
-    cdef public double _seconds
-    cdef public bint _never_lingers
-    cdef public BufferPool _buffer_pool
-    cdef public object _flushes
-
-    @cython.locals(seconds=double)
-    cpdef double until(self, PartitionQueue queue, double now, bint rebindable) except? -1
-    cpdef bint lingers(self, PartitionQueue queue, ProducerBatch head) except -1
-    cpdef close(self)
-
-
-@cython.final
 cdef class BatchFactory:
     cdef public Py_ssize_t _batch_size, _small_batch_bytes, _elastic_limit
     cdef public object _compression, _serials

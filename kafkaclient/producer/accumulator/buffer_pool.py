@@ -1,4 +1,4 @@
-"""The memory of batches, how long batches linger, and how they are made.
+"""The memory of batches, and how they are made.
 
 Java: ``BufferPool``. Unlike Java's, it pools no memory: a batch is charged by the capacity of its
 buffer and gives the charge back with its outcome.
@@ -13,7 +13,7 @@ from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.producer.batches.partition_queue import BufferShares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from kafkaclient.producer.batches.batch_result import BatchResult
     from kafkaclient.producer.batches.delivery_errors import Make
@@ -122,53 +122,6 @@ class Spending:
     def __exit__(self, *exc: object) -> None:
         self._buffer_pool._spendable = 0
         self._buffer_pool.give_back(0)
-
-
-# --- How long a batch waits for more records before it may be sent (``linger.ms``) ----------------
-
-
-class Linger:
-    """Decides how long a batch waits for more records (``linger.ms``).
-
-    No batch waits during a flush, while callers wait for buffer memory, or after :meth:`close`.
-    ``flushes``: the pending flushes.
-    """
-
-    __slots__ = ("_buffer_pool", "_flushes", "_never_lingers", "_seconds")
-
-    def __init__(
-        self, settings: AccumulatorSettings, buffer_pool: BufferPool, flushes: Collection[object]
-    ) -> None:
-        self._seconds = settings.linger
-        # batch.size 0 means "do not batch": no batch lingers (KAFKA-14303).
-        self._never_lingers = settings.batch_size == 0
-        self._buffer_pool = buffer_pool
-        self._flushes = flushes
-
-    def until(self, queue: PartitionQueue, now: float, rebindable: bool) -> float:
-        """Until when a batch lingers that is opened now. A batch that was opened in a partition and
-        may yet go to another (``rebindable``) may linger for longer."""
-        seconds = self._seconds
-        if rebindable and not queue.unbound:
-            seconds = max(seconds, queue.topic.strategy.extra_linger(queue))
-        return now + seconds
-
-    def lingers(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
-        """Whether ``head``, the queue's first batch, waits for more records while its linger time
-        lasts. A retry, a full batch, and a batch with another one behind it do not."""
-        return not (
-            self._never_lingers
-            or self._flushes
-            or self._buffer_pool.short
-            or queue.share.claims
-            or head.attempts
-            or len(queue.batches) > 1
-            or head.full
-        )
-
-    def close(self) -> None:
-        """From now on no batch lingers: the producer takes no more records."""
-        self._never_lingers = True
 
 
 # --- New batches, with the settings that all batches of a producer share --------------------------

@@ -32,7 +32,7 @@ cdef class IncompleteBatches:
     @cython.locals(part=ProducerBatch, parts=list, sequence=Py_ssize_t, size=Py_ssize_t)
     cpdef split(self, ProducerBatch batch, double now)
     @cython.locals(rest=ProducerBatch)
-    cpdef sort_out(self, ProducerBatch batch, errors, error, double now)
+    cpdef retry_without_rejected(self, ProducerBatch batch, errors, error, double now)
     @cython.locals(batch=ProducerBatch)
     cpdef ProducerBatch next_expired(self, double now)
     @cython.locals(batch=ProducerBatch)

@@ -189,7 +189,7 @@ class IncompleteBatches:
                 sequence = advance(sequence, part.count)
         self._replace(batch, parts, now, partial(redirect_deliveries, batch, parts))
 
-    def sort_out(
+    def retry_without_rejected(
         self,
         batch: ProducerBatch,
         errors: Mapping[int, KafkaError],

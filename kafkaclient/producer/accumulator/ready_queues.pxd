@@ -1,11 +1,24 @@
 cimport cython
 
-from kafkaclient.producer.accumulator.buffer_pool cimport Linger
+from kafkaclient.producer.accumulator.buffer_pool cimport BufferPool
 from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.idempotence cimport ProducerIdentity
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 from kafkaclient.producer.wakeup cimport Wakeup
+
+
+@cython.final
+cdef class Linger:
+    cdef public double _seconds
+    cdef public bint _never_lingers
+    cdef public BufferPool _buffer_pool
+    cdef public object _flushes
+
+    @cython.locals(seconds=double)
+    cpdef double until(self, PartitionQueue queue, double now, bint rebindable) except? -1
+    cpdef bint lingers(self, PartitionQueue queue, ProducerBatch head) except -1
+    cpdef close(self)
 
 
 @cython.final

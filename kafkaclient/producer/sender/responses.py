@@ -314,7 +314,7 @@ class ResponseHandler:
         # Which records share a batch is chance: the accepted ones don't fail for it. Java's do.
         self._metrics.records_failed(batch.result.topic, len(rejected))
         self._metrics.records_retried(batch.result.topic, accepted)
-        self._incomplete.sort_out(batch, rejected, error, now)
+        self._incomplete.retry_without_rejected(batch, rejected, error, now)
 
     def _can_resequence(self, batch: ProducerBatch, code: int) -> bool:
         """Whether the sequence goes on with a new epoch, or with the batch that is missing. In a

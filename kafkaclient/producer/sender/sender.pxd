@@ -10,7 +10,7 @@ from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
 from kafkaclient.producer.sender.broker_lane cimport BrokerLane, ProduceRequest
 from kafkaclient.producer.sender.broker_lanes cimport BrokerLanes, BrokerSurvey, Kip794Outages
 from kafkaclient.producer.sender.late_answers cimport LateAnswers
-from kafkaclient.producer.sender.late_binder cimport LateBinder
+from kafkaclient.producer.sender.batch_drainer cimport BatchDrainer
 from kafkaclient.producer.sender.responses cimport ResponseHandler
 from kafkaclient.producer.wakeup cimport LoopMonitor, Wakeup
 
@@ -26,7 +26,7 @@ cdef class Sender:
     cdef public ResponseHandler _responses
     cdef public bint _closing
     cdef public double _open_for, _close_old_at
-    cdef public LateBinder _late_binder
+    cdef public BatchDrainer _drainer
     cdef public Wakeup _wakeup
     cdef public BrokerLanes lanes
     cdef public LateAnswers _late_answers

@@ -19,11 +19,11 @@ from kafkaclient.errors import (
 )
 from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.delivery_errors import delivery_timeout
+from kafkaclient.producer.sender.batch_drainer import BatchDrainer
 from kafkaclient.producer.sender.broker_lane import ProduceRequest
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes, Kip794Outages
 from kafkaclient.producer.sender.in_flight_window import probe_round_trip
 from kafkaclient.producer.sender.late_answers import ALL, LateAnswers
-from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.sender.liveness import BrokerLiveness, Misrouting
 from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import MAX_OPEN_SHARE, NEVER
@@ -115,7 +115,7 @@ class Sender:
         """When a deadline was first found to have passed."""
         self._open_for = MAX_OPEN_SHARE * settings.delivery_timeout
         self._close_old_at = 0.0
-        self._late_binder = LateBinder(
+        self._drainer = BatchDrainer(
             accumulator.ready_queues,
             accumulator.binding,
             accumulator.compressor,
@@ -193,13 +193,13 @@ class Sender:
         while wanted := ready_queues.lanes_with_work():
             self._wakeup.clear()  # what gets ready from here on may need another pass
             if not self._settings.adaptive:
-                self._late_binder.rotate(now)
+                self._drainer.rotate(now)
             unblocked_since = self.loop_monitor.unblocked_since(now)
             survey = self.lanes.survey(wanted, ready_queues, unblocked_since, now)
             if self._outages is not None:
                 self._outages.surveyed(wanted, survey.available, now)
             due = min(due, survey.next_look)
-            requests = self._late_binder.drain(survey, self._settings.max_request_size, now)
+            requests = self._drainer.drain(survey, self._settings.max_request_size, now)
             if not requests:
                 break
             for number, batches in requests.items():

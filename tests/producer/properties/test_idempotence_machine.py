@@ -36,7 +36,7 @@ from kafkaclient.wire.compression import CompressionType
 from kafkaclient.wire.produce import PartitionResult, ProduceResult, RecordError
 from kafkaclient.wire.record_reader import batch_header
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
-from tests.producer.support import late_binder
+from tests.producer.support import batch_drainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -241,7 +241,7 @@ class Producing(RuleBasedStateMachine):
     def drain(self, node: int) -> None:
         if len(self.wire[node]) < MAX_IN_FLIGHT:
             survey = BrokerSurvey({node: None}, (), set(), set(), NEVER)  # type: ignore[dict-item]
-            requests = late_binder(self.accumulator).drain(survey, 100_000, self.now)
+            requests = batch_drainer(self.accumulator).drain(survey, 100_000, self.now)
             if requests:
                 self.wire[node].append(Request(requests[node]))
 

@@ -15,7 +15,7 @@ from kafkaclient.producer.settings import NEVER
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kafkaclient.producer.sender.late_binder import Requests
+    from kafkaclient.producer.sender.batch_drainer import Requests
     from tests.producer.support import Bench
 
 

@@ -27,7 +27,7 @@ _ALIKE_S = 0.002
 _ready_number = attrgetter("ready_number")
 
 
-class LateBinder:
+class BatchDrainer:
     """Fills requests from the ready queues (Java: ``RecordAccumulator.drain``).
 
     Queues take turns: the queue that has been ready for the longest goes first, whether its
@@ -62,15 +62,15 @@ class LateBinder:
             turns += ready.ready.get(lane, ())
         if len(turns) > 1:
             turns.sort(key=_ready_number)
-        filler = _RequestFiller(self, survey, max_bytes, now)
+        drain_pass = _DrainPass(self, survey, max_bytes, now)
         for queue in turns:
             if queue.unbound:
-                filler.bind_first(queue)
+                drain_pass.bind_first(queue)
             else:
-                filler.take_first(queue)
-            if not filler.room:
+                drain_pass.take_first(queue)
+            if not drain_pass.room:
                 break
-        return filler.requests
+        return drain_pass.requests
 
     def rotate(self, now: float) -> None:
         """Queue each batch in its partition whether the leader is free or not: a strict rotation
@@ -108,15 +108,15 @@ class LateBinder:
         return batch.sealed
 
 
-class _RequestFiller:
+class _DrainPass:
     """Fills the requests of one pass."""
 
     def __init__(
-        self, binder: LateBinder, survey: BrokerSurvey, max_bytes: int, now: float
+        self, drainer: BatchDrainer, survey: BrokerSurvey, max_bytes: int, now: float
     ) -> None:
         self.requests: Requests = {}
-        self._binder = binder
-        self._ready_queues = binder.ready_queues
+        self._drainer = drainer
+        self._ready_queues = drainer.ready_queues
         self._survey = survey
         self._now = now
         self.room = dict.fromkeys(survey.available, max_bytes)
@@ -137,7 +137,7 @@ class _RequestFiller:
             return  # the queue keeps its turn
         self._must_send.discard(lane)
         head = self._ready_queues.sendable(queue, now)
-        if head is not None and (head.sealed or self._binder.seal(head, now)):
+        if head is not None and (head.sealed or self._drainer.seal(head, now)):
             if not self._fits(head, lane):
                 return
             self._add(head, queue)
@@ -147,14 +147,14 @@ class _RequestFiller:
         """The turn of a topic's unbound batches: the first one gets the partition that is furthest
         behind its share of bytes, of those that a request has room for."""
         if source.batches:
-            head, binder, now = source.batches[0], self._binder, self._now
+            head, drainer, now = source.batches[0], self._drainer, self._now
             target = self._target_for(source.topic, head)
             if target is None:
                 return  # the queue keeps its turn
             if source.topic.strategy.should_reserve(target, head):
-                binder.binding.reserve(source.take_unbound(), target, now)
-            elif head.sealed or binder.seal(head, now):
-                binder.binding.bind(source.take_unbound(), target, "late", now)
+                drainer.binding.reserve(source.take_unbound(), target, now)
+            elif head.sealed or drainer.seal(head, now):
+                drainer.binding.bind(source.take_unbound(), target, "late", now)
                 self._add(head, target)
         self._ready_queues.schedule(source, self._now, had_turn=True)
 
@@ -211,7 +211,7 @@ class _RequestFiller:
         return True
 
     def _add(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
-        queue.begin_flight(batch, self._binder.identity)
+        queue.begin_flight(batch, self._drainer.identity)
         self.requests.setdefault(queue.lane, []).append(batch)
         self.room[queue.lane] -= batch.sealed_size
         self._taken.add(queue)

@@ -13,7 +13,7 @@ from kafkaclient.producer.sender.broker_lanes cimport BrokerSurvey
 
 
 @cython.final
-cdef class LateBinder:
+cdef class BatchDrainer:
     cdef public ReadyQueues ready_queues
     cdef public BatchBinding binding
     cdef public ProducerIdentity identity
@@ -21,7 +21,7 @@ cdef class LateBinder:
     cdef public IncompleteBatches _incomplete
 
     @cython.locals(
-        filler=_RequestFiller, lane=Py_ssize_t, queue=PartitionQueue, ready=ReadyQueues, turns=list
+        drain_pass=_DrainPass, lane=Py_ssize_t, queue=PartitionQueue, ready=ReadyQueues, turns=list
     )
     cpdef drain(self, BrokerSurvey survey, Py_ssize_t max_bytes, double now)
     @cython.locals(bound=bint, source=PartitionQueue)
@@ -30,9 +30,9 @@ cdef class LateBinder:
 
 
 @cython.final
-cdef class _RequestFiller:
+cdef class _DrainPass:
     cdef public dict requests, room
-    cdef public LateBinder _binder
+    cdef public BatchDrainer _drainer
     cdef public ReadyQueues _ready_queues
     cdef public BrokerSurvey _survey
     cdef public double _now
@@ -40,7 +40,7 @@ cdef class _RequestFiller:
 
     @cython.locals(head=ProducerBatch, lane=Py_ssize_t, now=double)
     cpdef take_first(self, PartitionQueue queue)
-    @cython.locals(binder=LateBinder, head=ProducerBatch, now=double, target=PartitionQueue)
+    @cython.locals(drainer=BatchDrainer, head=ProducerBatch, now=double, target=PartitionQueue)
     cpdef bind_first(self, PartitionQueue source)
     @cython.locals(
         any_eligible=bint, candidates=set, fair_share=FairShare, lane=Py_ssize_t,

@@ -13,8 +13,7 @@ from kafkaclient.producer.batches.delivery cimport Delivery
 from kafkaclient.producer.batches.direct_append cimport AppendSlot, TopicAppendSlots
 from kafkaclient.producer.batches.idempotence cimport ProducerIdentity
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
-from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
-from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
+from kafkaclient.producer.batches.topic_buffer cimport PartitionStrategy, TopicBuffer
 from kafkaclient.producer.partitioning.fair_share cimport FairShare
 from kafkaclient.producer.wakeup cimport Wakeup
 from kafkaclient.wire.records cimport BatchBuilder

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
-    from kafkaclient.producer.batches.partition_strategy import BatchObserver, PartitionStrategy
     from kafkaclient.producer.batches.record import Record
+    from kafkaclient.producer.batches.topic_buffer import BatchObserver, PartitionStrategy
     from kafkaclient.producer.partitioning.kip794 import Random31
     from kafkaclient.producer.wakeup import Wakeup
 

@@ -5,8 +5,7 @@ from kafkaclient.producer.accumulator.partition_strategies cimport BrokerConditi
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
-from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
-from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
+from kafkaclient.producer.batches.topic_buffer cimport PartitionStrategy, TopicBuffer
 
 
 @cython.final

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
-    from kafkaclient.producer.batches.partition_strategy import BatchObserver
-    from kafkaclient.producer.batches.topic_buffer import TopicBuffer
+    from kafkaclient.producer.batches.topic_buffer import BatchObserver, TopicBuffer
 
 
 # --- Which lane of its leader each partition uses -------------------------------------------------

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
-    from kafkaclient.producer.batches.partition_strategy import BatchObserver
+    from kafkaclient.producer.batches.topic_buffer import BatchObserver
     from kafkaclient.producer.settings import AccumulatorSettings
 
 

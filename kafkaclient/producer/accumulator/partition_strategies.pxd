@@ -2,8 +2,7 @@ cimport cython
 
 from kafkaclient.producer.batches.batch cimport ProducerBatch
 from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
-from kafkaclient.producer.batches.partition_strategy cimport PartitionStrategy
-from kafkaclient.producer.batches.topic_buffer cimport TopicBuffer
+from kafkaclient.producer.batches.topic_buffer cimport PartitionStrategy, TopicBuffer
 from kafkaclient.producer.partitioning.fair_share cimport MinimumShare
 
 

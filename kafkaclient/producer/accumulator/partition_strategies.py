@@ -6,7 +6,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex
 
 from kafkaclient.errors import PartitionerError
-from kafkaclient.producer.batches.partition_strategy import PartitionStrategy
+from kafkaclient.producer.batches.topic_buffer import PartitionStrategy
 from kafkaclient.producer.partitioning.kip794 import BuiltInPartitioner, load_table
 from kafkaclient.producer.user_code import text_of_user_error
 

@@ -180,7 +180,7 @@ def request_reports(hooks: Sequence[Hooks], meter: Meter) -> RequestReports | No
 
 
 class BatchReports:
-    """Implements :class:`~kafkaclient.producer.batches.partition_strategy.BatchObserver`: keeps
+    """Implements :class:`~kafkaclient.producer.batches.topic_buffer.BatchObserver`: keeps
     with each batch how it was bound, and calls ``hooks`` when the batch has its outcome."""
 
     def __init__(

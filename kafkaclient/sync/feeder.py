@@ -28,7 +28,7 @@ from kafkaclient.sync.handover import Many, records_in, topic_of
 from kafkaclient.time_limit import monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
@@ -92,12 +92,24 @@ class Outcomes:
         """The record was not appended. Like a delivery, its error is reported if unread."""
         self._settle([(future, self._refused(topic, error))], 1)
 
+    async def flush(self, producer: Producer) -> None:
+        """Flush the producer, and wait until each future of a record appended before has its
+        outcome."""
+        bulk, batches = set(self._bulk), list(self._batches)
+        await producer.flush()
+        if bulk:
+            await asyncio.wait(bulk)
+        await self._settle_batches(batches)
+
     async def wait_settled(self) -> None:
         """After the producer's stop: wait until each future has its outcome."""
         while self._bulk:
             await asyncio.wait(self._bulk)
+        await self._settle_batches(self._batches)
+
+    async def _settle_batches(self, batches: Iterable[BatchResult]) -> None:
         await asyncio.sleep(0)  # most batches have their callback in this iteration of the loop
-        for batch_result in list(self._batches):
+        for batch_result in list(batches):
             self._on_batch_done(batch_result)
 
     def _on_batch_done(self, batch_result: BatchResult) -> None:

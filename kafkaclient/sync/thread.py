@@ -253,7 +253,8 @@ class ProducerThread:
 
     async def _flush(self, appended: Future[None]) -> None:
         await asyncio.wrap_future(appended)
-        await self.producer.flush()
+        assert self._outcomes is not None
+        await self._outcomes.flush(self.producer)
 
     def _begin(self, call: ThreadFuture[T], coroutine: Coroutine[Any, Any, T]) -> None:
         """Start a call of :meth:`run`."""

@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -73,6 +73,28 @@ async def test_each_transition_counts_its_records() -> None:
     assert many.result(0).records == 10
     assert "a defect" in str(refused.exception(0))
     assert str(one.exception(0)) == "no"
+
+
+class _Flushed:
+    """A producer whose flush ends in the same iteration of the loop as the batch."""
+
+    def __init__(self, batch_result: BatchResult) -> None:
+        self._batch_result = batch_result
+
+    async def flush(self) -> None:
+        self._batch_result.resolve(0)
+
+
+async def test_a_flush_ends_after_the_futures_of_bulk_calls_have_their_outcomes() -> None:
+    outcomes, state = _outcomes()
+    outcomes.taken(1)
+    future, (batch_result, _) = SendFuture[Any](state), _batch(3)
+    bulk = BulkDelivery("t")
+    bulk.add([(batch_result, 0, 3)])
+    outcomes.appended_many(future, "t", bulk)
+    await outcomes.flush(cast("Any", _Flushed(batch_result)))
+    assert future.done()
+    assert outcomes.unsettled == 0
 
 
 class _Work:

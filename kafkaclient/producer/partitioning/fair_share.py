@@ -66,7 +66,7 @@ class MinimumShare:
         fresh = self._total + _CREDIT * self._batch * self._price
         before, self._due, self._heaps = self._due, {}, {}
         for lane, led in partitions.items():
-            heap = [(d if (d := before.get(n, fresh)) < fresh else fresh, n) for n in led]
+            heap = [(min(before.get(n, fresh), fresh), n) for n in led]
             self._due.update([(partition, due) for due, partition in heap])
             heapify(heap)
             self._heaps[lane] = heap
@@ -184,9 +184,7 @@ class FairShare:
             return False
         if self._reset_to:  # by the lanes until now
             known, reset_to = zip(self._bytes_given, before, strict=True), self._reset_to
-            self._bytes_given = [
-                f if (f := reset_to.get(n, 0)) > given else given for given, n in known
-            ]
+            self._bytes_given = [max(reset_to.get(n, 0), given) for given, n in known]
             self._reset_to = {}
         self._view, self._near, self._routes, self._lanes = view, near, routes, lanes
         missing = len(lanes) - len(before)

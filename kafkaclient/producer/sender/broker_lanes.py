@@ -317,12 +317,12 @@ class BrokerLanes:
         if lane.recent_minimum < _SLOW_LATENCY_S:
             return False
         others = [
-            latency
+            other.median_latency
             for other in self._lanes.values()
             if other is not lane and other.state.exclusion_reason is None
-            if (latency := other.median_latency) is not None
         ]
-        return bool(others) and lane.recent_minimum >= _SLOW_RATIO * median(others)
+        known = [latency for latency in others if latency is not None]
+        return bool(known) and lane.recent_minimum >= _SLOW_RATIO * median(known)
 
     def _request_metadata(self, lane: BrokerLane, waited: float, now: float) -> None:
         """A broker that does not answer may have been replaced: ask another broker."""

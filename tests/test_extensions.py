@@ -78,7 +78,7 @@ def test_an_extension_of_a_module_that_is_gone_is_removed(project: Path) -> None
     "source", [s for s in sources().values() if s.suffix == ".py"], ids=lambda source: source.name
 )
 def test_no_comprehension_assigns(source: Path) -> None:
-    """Until Cython 3.3.0, a variable of a comprehension is not set inside its ``:=``: a crash."""
+    """Cython up to 3.3.0 does not set a comprehension's variable inside its ``:=``: a crash."""
     for node in ast.walk(ast.parse(source.read_text("utf-8"))):
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             assigned = [n for n in ast.walk(node) if isinstance(n, ast.NamedExpr)]

@@ -93,14 +93,15 @@ async def run_perf_tool(cluster: ClusterHandle, job: Job) -> Measured:
     Raises KafkaError with the end of what it wrote when it fails, UnavailableError without Go.
     """
     number = _records(job)
-    linger = f"linger.ms={job.entry.linger_ms:g}"
+    linger_ms = f"{job.entry.linger_ms:g}"
     words = (
         *("--num-records", str(number), "--record-size", str(job.entry.value_bytes)),
         *("--throughput", "-1", "--reporting-interval", str(_REPORT_MS)),
     )
     if job.entry.client == FRANZ:
-        try:
-            command = await asyncio.to_thread(_franz, job, words, linger)
+        properties = {"bootstrap.servers": job.bootstrap, "linger.ms": linger_ms}
+        try:  # Go may have to build the program
+            command = await asyncio.to_thread(franz_command, job.topic, properties, *words)
         except ConfigError as error:
             raise UnavailableError(str(error)) from None
     else:
@@ -108,7 +109,8 @@ async def run_perf_tool(cluster: ClusterHandle, job: Job) -> Measured:
             _PERF_TEST,
             (
                 *("--bootstrap-server", job.bootstrap, "--topic", job.topic, *words),
-                *("--command-property", "acks=all", "enable.idempotence=true", linger),
+                *("--command-property", "acks=all", "enable.idempotence=true"),
+                f"linger.ms={linger_ms}",
             ),
             heap_mb=_HEAP_MB,
             properties={"log4j2.level": "OFF"},
@@ -140,11 +142,6 @@ async def run_perf_tool(cluster: ClusterHandle, job: Job) -> Measured:
         errors=number - whole.records,
         extras={"records_with_warm_up": whole.records},
     )
-
-
-def _franz(job: Job, words: Sequence[str], linger: str) -> list[str]:
-    name, _, value = linger.partition("=")
-    return franz_command(job.topic, {"bootstrap.servers": job.bootstrap, name: value}, *words)
 
 
 async def _read(process: asyncio.subprocess.Process) -> tuple[list[Window], str]:

@@ -28,7 +28,7 @@ from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from tests.producer.support import StartProducer
 
@@ -207,6 +207,10 @@ async def test_one_broker_that_refuses_does_not_speak_for_those_that_may_answer(
 # --- again (KIP-368) ----------------------------------------------------------------------------
 
 
+def _wall_clock() -> float:
+    return 1_000_000.0 + asyncio.get_running_loop().time()
+
+
 @virtual_time
 async def test_sessions_are_renewed_between_requests_and_nothing_is_lost(
     producing: StartProducer,
@@ -219,10 +223,7 @@ async def test_sessions_are_renewed_between_requests_and_nothing_is_lost(
     async def provide() -> Token:
         asked.append(loop.time())
         await asyncio.sleep(0.01)
-        return Token(f"token-{len(asked)}", wall_clock() + 1.0)
-
-    def wall_clock() -> float:
-        return 1_000_000.0 + loop.time()
+        return Token(f"token-{len(asked)}", _wall_clock() + 1.0)
 
     sasl = Sasl(lifetime_s=1.0)
     fake = FakeCluster(1, sasl=sasl)
@@ -235,7 +236,7 @@ async def test_sessions_are_renewed_between_requests_and_nothing_is_lost(
         security_protocol="SASL_PLAINTEXT",
         sasl_mechanism="OAUTHBEARER",
         sasl_oauth_token_provider=provide,
-        wall_clock=wall_clock,
+        wall_clock=_wall_clock,
         linger_ms=0,
     ) as producer:
         deliveries = []
@@ -380,6 +381,18 @@ async def test_a_refused_token_with_extensions_is_requested_again(
     assert asked == 2
 
 
+async def _send_before_and_after_a_session(
+    producing: StartProducer, provide: Callable[[], Awaitable[Token]]
+) -> None:
+    fake = FakeCluster(1, sasl=Sasl(lifetime_s=100.0))
+    fake.create_topic("t", 1)
+    options = _oauth(provide, wall_clock=_wall_clock, connections_max_idle_ms=-1)
+    async with producing(fake, **options) as producer:
+        await producer.send_and_wait("t", b"v")
+        await asyncio.sleep(105)
+        await producer.send_and_wait("t", b"v")
+
+
 @virtual_time
 async def test_a_provider_that_hangs_at_a_renewal_ends_the_session_and_is_named(
     producing: StartProducer, caplog: pytest.LogCaptureFixture
@@ -391,19 +404,10 @@ async def test_a_provider_that_hangs_at_a_renewal_ends_the_session_and_is_named(
         asked.append(loop.time())
         if len(asked) == 2:
             await asyncio.sleep(3600)
-        return Token("abc", wall_clock() + 100)
+        return Token("abc", _wall_clock() + 100)
 
-    def wall_clock() -> float:
-        return 1_000_000.0 + loop.time()
-
-    fake = FakeCluster(1, sasl=Sasl(lifetime_s=100.0))
-    fake.create_topic("t", 1)
-    options = _oauth(provide, wall_clock=wall_clock, connections_max_idle_ms=-1)
-    async with producing(fake, **options) as producer:
-        await producer.send_and_wait("t", b"v")
-        with caplog.at_level(logging.WARNING):
-            await asyncio.sleep(105)
-        await producer.send_and_wait("t", b"v")
+    with caplog.at_level(logging.WARNING):
+        await _send_before_and_after_a_session(producing, provide)
     assert "returned no token in time; the connection is closed" in caplog.text
     assert f"the token provider {__name__}:test_a_provider_that_hangs" in caplog.text
     assert len(asked) == 3
@@ -422,19 +426,10 @@ async def test_a_provider_that_fails_at_a_renewal_is_asked_at_equal_pauses_and_n
         asked[asyncio.current_task()].append(at)
         if 1 < at < 102:
             raise KafkaTimeoutError("the identity provider is slow")
-        return Token("abc", wall_clock() + 100)
+        return Token("abc", _wall_clock() + 100)
 
-    def wall_clock() -> float:
-        return 1_000_000.0 + loop.time()
-
-    fake = FakeCluster(1, sasl=Sasl(lifetime_s=100.0))
-    fake.create_topic("t", 1)
-    options = _oauth(provide, wall_clock=wall_clock, connections_max_idle_ms=-1)
-    async with producing(fake, **options) as producer:
-        await producer.send_and_wait("t", b"v")
-        with caplog.at_level(logging.WARNING):
-            await asyncio.sleep(105)
-        await producer.send_and_wait("t", b"v")
+    with caplog.at_level(logging.WARNING):
+        await _send_before_and_after_a_session(producing, provide)
     renewals = [times for times in asked.values() if len(times) > 1]  # one for each connection
     assert renewals
     for times in renewals:

@@ -128,8 +128,8 @@ def test_a_broker_that_begins_to_serve_requests_one_by_one() -> None:
 
 
 def test_a_broker_that_becomes_slower() -> None:
-    """As soon as it is known how long a request alone takes now, the broker shows again how it
-    serves requests: not after 64 responses, each of which takes a second."""
+    """Two requests are compared again as soon as one alone was measured, not 64 responses later,
+    each of which takes a second."""
     window = InFlightWindow(5)
     assert _compared(window, [(0.4, 0, 0.0), (0.4, 1, 0.3)])
     assert not _compared(window, [(1.0, 4, 0.8)] * 3)

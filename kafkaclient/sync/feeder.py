@@ -155,15 +155,21 @@ class Outcomes:
         finish(self._state, futures)
 
 
+_PATIENCE_S = 0.1  # how long an entry that waits for buffer space holds up all threads
+
 _RELEASE_EVERY = 256  # entries: how often callers that wait for room, and other tasks, can go on
 
 
 class Feeder:
     """Appends entries in order. From then on :class:`~kafkaclient.sync.feeder.Outcomes` has them.
 
-    A full buffer holds up all entries. An entry that waits for its topic's metadata holds up only
-    the later entries of the topic, which queue behind it. They leave the handover, and wait in up
-    to ``buffer.memory`` bytes; beyond that, they hold up all entries.
+    An entry that waits for buffer space, or a ``send_many`` that is being appended, holds up only
+    the later entries of its thread, which queue behind it. The thread hands over no more until they
+    are appended. So a thread whose records wait for a broker stops no other thread.
+
+    An entry that waits for its topic's metadata holds up only the later entries of the topic, which
+    queue behind it. They leave the handover, and wait in up to ``buffer.memory`` bytes; beyond
+    that, they hold up all entries.
 
     ``refused_at_stop``: how many entries the producer's stop has kept from being appended.
     """
@@ -176,9 +182,10 @@ class Feeder:
         self._woken = asyncio.Event()
         self._left: list[Entry] = []
         """Entries taken and not appended yet, in reverse order."""
-        self._queues: dict[str, deque[Entry]] = {}
-        """Entries that cannot be appended at once, by topic."""
-        self._queued_bytes = 0
+        self._queues: dict[str | int, deque[Entry]] = {}
+        """Entries that cannot be appended at once: by topic, if they wait for its metadata, else by
+        thread."""
+        self._queued_bytes = 0  # in queues of topics
         self._appending: set[asyncio.Task[None]] = set()
         """One task for each queue."""
         self.refused_at_stop = 0
@@ -215,8 +222,7 @@ class Feeder:
         try:
             while entries:
                 entry = entries[-1]
-                behind = bool(self._queues) and topic_of(entry[1]) in self._queues
-                if not behind and self._append_now(entry):
+                if not (self._queues and self._queue_before(entry)) and self._append_now(entry):
                     entries.pop()
                 else:
                     self._handover.release(taken)
@@ -230,28 +236,41 @@ class Feeder:
         finally:
             self._handover.release(taken)
 
+    def _queue_before(self, entry: Entry) -> str | int | None:
+        """The queue that the entry has to join."""
+        thread, topic = entry[-2], topic_of(entry[1])
+        return thread if thread in self._queues else topic if topic in self._queues else None
+
     async def _append_later(self, entries: list[Entry]) -> None:
-        """Take the last entry: wait until it is appended, or put it into its topic's queue."""
+        """Put the last entry into the queue of its thread or topic."""
         entry = entries[-1]
-        work, size = entry[1], entry[-1]
+        work, thread, size = entry[1], entry[-2], entry[-1]
         if work is None:
             self._mark(entries.pop())
             return
-        topic = topic_of(work)
-        others_wait = topic not in self._queues and not self._waits_for_metadata(topic, work)
+        key, topic = self._queue_before(entry), topic_of(work)
+        if key is None:
+            key = topic if self._waits_for_metadata(topic, work) else thread
         limit = self._producer.config.buffer_memory
-        while self._queued_bytes and self._queued_bytes + size > limit:
+        while key != thread and self._queued_bytes and self._queued_bytes + size > limit:
             await asyncio.wait(self._appending, return_when=asyncio.FIRST_COMPLETED)
-        queue = self._queues.get(topic)
-        if queue is None:
-            queue = self._queues[topic] = deque()
-            task = self._loop.create_task(self._append_queue(topic, queue))
-            self._appending.add(task)
-            task.add_done_callback(self._appending.discard)
-        self._queued_bytes += size
-        queue.append(entries.pop())
-        while others_wait and self._queues.get(topic) is queue:
-            await asyncio.wait(self._appending, return_when=asyncio.FIRST_COMPLETED)
+        if key != thread:
+            self._queued_bytes += size
+        queue = self._queues.get(key)
+        if queue is not None:
+            queue.append(entries.pop())
+            return
+        is_first = all(isinstance(other, str) for other in self._queues)
+        self._queues[key] = deque([entries.pop()])
+        task = self._loop.create_task(self._append_queue(key, self._queues[key]))
+        self._appending.add(task)
+        task.add_done_callback(self._appending.discard)
+        if key == thread:
+            # With a full buffer and brokers that are well, one queue is less work than several.
+            if is_first:
+                await asyncio.wait({task}, timeout=_PATIENCE_S)
+            if not task.done():
+                self._handover.stop(thread)
 
     def _waits_for_metadata(self, topic: str, work: One | Many) -> bool:
         """Whether the metadata does not have the topic, or the partition that the entry names."""
@@ -259,19 +278,25 @@ class Feeder:
         known = self._producer.known_partitions(topic)
         return known is None or (isinstance(partition, int) and partition >= len(known))
 
-    async def _append_queue(self, topic: str, queue: deque[Entry]) -> None:
+    async def _append_queue(self, key: str | int, queue: deque[Entry]) -> None:
         """Append the entries of a queue. The first one cannot be appended at once."""
-        is_known, appended = False, 0
+        appended, try_now = 0, False
         while queue:
             entry = queue.popleft()
-            self._queued_bytes -= entry[-1]
-            if not (is_known and self._append_now(entry)):
+            if isinstance(key, str):
+                self._queued_bytes -= entry[-1]
+            else:
+                while topic_of(entry[1]) in self._queues:
+                    await asyncio.wait(self._appending, return_when=asyncio.FIRST_COMPLETED)
+            if not (try_now and self._append_now(entry)):
                 await self._append(entry)
-                is_known = self._producer.known_partitions(topic) is not None
+                try_now = isinstance(key, int) or self._producer.known_partitions(key) is not None
             appended += 1
             if appended % _RELEASE_EVERY == 0:
                 await asyncio.sleep(0)
-        del self._queues[topic]
+        del self._queues[key]
+        if isinstance(key, int):
+            self._handover.resume(key)
 
     def _mark(self, entry: Entry) -> None:
         """Finish the entry's future when all earlier entries are appended."""
@@ -312,7 +337,7 @@ class Feeder:
 
     def _append_now(self, entry: Entry) -> bool:
         """Append a record without waiting; False: it has to wait, or is no single record."""
-        future, work, context, awaited, _, _ = entry
+        future, work, context, awaited, *_ = entry
         if work.__class__ is not tuple:
             return False
         topic, value, key, partition, timestamp_ms, headers = work
@@ -339,7 +364,7 @@ class Feeder:
 
     async def _append(self, entry: Entry) -> None:
         """Append an entry, or wait until it can be appended."""
-        future, work, context, awaited, deadline, _ = entry
+        future, work, context, awaited, deadline, *_ = entry
         if work is None:
             future.set_result(None)
             return

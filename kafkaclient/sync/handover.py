@@ -199,14 +199,15 @@ def _headers_size(pairs: Headers) -> int:
 One: TypeAlias = "tuple[str, Any, Any, int | None, int | None, HeadersLike]"
 """A record: topic, value, key, partition, timestamp_ms, headers."""
 
-Entry: TypeAlias = "tuple[Any, One | Many | None, Context, bool, float, int]"
-"""What a thread hands over: (future, work, context, awaited, deadline, size).
+Entry: TypeAlias = "tuple[Any, One | Many | None, Context, bool, float, int, int]"
+"""What a thread hands over: (future, work, context, awaited, deadline, thread, size).
 
 ``future`` is a SendFuture. ``work`` None: it is a plain Future, and done when all earlier entries
 are appended. ``context``: a copy of the caller's context variables, among them a tracer's current
 span. ``awaited``: the caller waits for the record's outcome, so its batch need not linger.
 ``deadline``: until when the record may wait for metadata and buffer space, in seconds of
-``time.monotonic``. ``size``: its room in the handover."""
+``time.monotonic``. ``thread``: the identifier of the calling thread. ``size``: its room in the
+handover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +254,8 @@ class Handover(Generic[E]):
         self._entries: list[E] = []
         self._callers: deque[object] = deque()
         """Callers that wait for room, in order of arrival."""
+        self._stopped: dict[int, str] = {}
+        """The threads whose entries wait for buffer space, with which brokers' records fill it."""
         self._used = 0
         self._taker_awake = True
         self._closed: Exception | None = None
@@ -261,8 +264,8 @@ class Handover(Generic[E]):
 
     def put(self, entry: E, size: int, deadline: float) -> None:
         """Add an entry of ``size`` bytes, behind those of earlier callers. While there is no room,
-        wait until ``deadline`` (of ``time.monotonic``). An entry of 0 bytes needs no room, one
-        larger than the limit waits until the queue is empty.
+        or the thread is stopped, wait until ``deadline`` (of ``time.monotonic``). An entry of 0
+        bytes needs no room, one larger than the limit waits until the queue is empty.
 
         Raises:
             BufferFullError: there was no room in time, or the thread runs an event loop, which must
@@ -270,7 +273,7 @@ class Handover(Generic[E]):
             Exception: what :meth:`close` was given.
         """
         with self._lock:
-            if size and (self._callers or not self._has_room(size)):
+            if size and (self._stopped or self._callers or not self._has_room(size)):
                 self._wait_for_room(size, deadline)
             if self._closed is not None:
                 raise self._closed.with_traceback(None)  # it is raised many times
@@ -300,6 +303,17 @@ class Handover(Generic[E]):
             if self._callers:
                 self._room.notify_all()
 
+    def stop(self, thread: int) -> None:
+        """An entry of the thread waits for buffer space: :meth:`put` waits, too, in this thread."""
+        with self._lock:
+            self._stopped[thread] = self.holder
+
+    def resume(self, thread: int) -> None:
+        """No entry of the thread waits any more."""
+        with self._lock:
+            if self._stopped.pop(thread, None) is not None:
+                self._room.notify_all()
+
     def close(self, error: Exception) -> None:
         """Take no more entries: :meth:`put` raises ``error``. Those in the queue stay there."""
         with self._lock:
@@ -315,28 +329,34 @@ class Handover(Generic[E]):
         return self._used == 0 or self._used + size <= self._limit
 
     def _wait_for_room(self, size: int, deadline: float) -> None:
-        if self._closed is not None:
+        thread, caller = threading.get_ident(), object()
+        while self._closed is None and thread in self._stopped:
+            what = "an earlier record of this thread waited for buffer.memory for max.block.ms"
+            self._wait(deadline, what, self._stopped[thread])
+        if not self._callers and self._has_room(size):
             return
-        if _get_running_loop() is not None:
-            raise buffer_full_error(
-                "there is no room for the record now, and the call cannot wait in a thread that "
-                "runs an event loop",
-                self.holder,
-                "send more slowly, or use kafkaclient.Producer in that thread",
-            )
-        caller = object()
         self._callers.append(caller)
         try:
             while self._closed is None and not (
                 self._callers[0] is caller and self._has_room(size)
             ):
-                seconds = min(deadline - monotonic(), threading.TIMEOUT_MAX)
-                if not self._room.wait(seconds):
-                    raise buffer_full_error(
-                        "buffer.memory stayed full for max.block.ms, so the producer's thread took "
-                        "no records",
-                        self.holder,
-                    )
+                what = (
+                    "buffer.memory stayed full for max.block.ms, so the producer's thread took no "
+                    "records"
+                )
+                self._wait(deadline, what, self.holder)
         finally:
             self._callers.remove(caller)
             self._room.notify_all()
+
+    def _wait(self, deadline: float, what: str, holder: str) -> None:
+        """Wait until something has changed. ``what``: the error at the deadline."""
+        if _get_running_loop() is not None:
+            raise buffer_full_error(
+                "there is no room for the record now, and the call cannot wait in a thread that "
+                "runs an event loop",
+                holder,
+                "send more slowly, or use kafkaclient.Producer in that thread",
+            )
+        if not self._room.wait(min(deadline - monotonic(), threading.TIMEOUT_MAX)):
+            raise buffer_full_error(what, holder)

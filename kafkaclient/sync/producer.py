@@ -60,7 +60,8 @@ class SyncProducer(SyncObservationMixin):
     Serializers run in the calling thread; it waits for an async one up to ``max.block.ms``.
     ``on_delivery``, ``on_error``, a custom partitioner and the futures' callbacks run in the
     producer's thread, which sends nothing meanwhile. Records that wait for a topic's metadata hold
-    up the later records of this topic, but no other topic.
+    up the later records of this topic, but no other topic. A record that waits for buffer space
+    holds up its thread, but no other thread.
 
     In a forked child (gunicorn, Celery, multiprocessing) the next call starts a producer of the
     child's own. Records that the parent has sent stay the parent's. A SyncProducer cannot be
@@ -329,7 +330,8 @@ class SyncProducer(SyncObservationMixin):
             thread = self._running()
         future: SendFuture[Any] = SendFuture(thread.future_state)
         size += _ENTRY_BYTES
-        entry = (future, work, copy_context(), awaited, now + self._max_block_s, size)
+        deadline = now + self._max_block_s
+        entry = (future, work, copy_context(), awaited, deadline, threading.get_ident(), size)
         thread.handover.put(entry, size, now + self._wait_s)
         return future
 

@@ -99,7 +99,7 @@ class ProducerThread:
         outcome."""
         appended: Future[None] = Future()
         try:
-            self.handover.put((appended, None, copy_context(), False, 0.0, 0), 0, 0.0)
+            self.handover.put((appended, None, copy_context(), False, 0.0, 0, 0), 0, 0.0)
         except Exception:  # noqa: BLE001 - the queue is closed: the thread ends with the last outcome
             return self.ended
         return self.run(self._flush(appended))

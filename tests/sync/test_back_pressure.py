@@ -199,3 +199,39 @@ def test_rows_of_a_bulk_call_pass_those_for_a_broker_that_takes_nothing() -> Non
         fake.resume_broker(0)
         sender.join(10)
         assert futures[0].result(10).records == 600
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_thread_whose_records_wait_for_a_broker_stops_no_other_thread(bulk: bool) -> None:
+    """Its own records keep their order, and those that it sends meanwhile wait."""
+    fake = FakeCluster(2)
+    fake.create_topic("t", 2)
+    with running(fake, buffer_memory=100_000, batch_size=1000, max_request_size=5000) as producer:
+        for partition in (0, 1):
+            producer.send_and_wait("t", b"0", partition=partition)
+        fake.stall_broker(0)
+        sent, values_sent = list[Any](), [b"%d" % n + bytes(4000) for n in range(500)]
+
+        def send() -> None:
+            for value in values_sent:
+                if bulk:
+                    sent.append(producer.send_many("t", [value], partition=0))
+                else:
+                    sent.append(producer.send("t", value, partition=0))
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        sender.join(0.5)
+        before = len(sent)
+        for n in range(20):
+            assert producer.send_and_wait("t", b"x", partition=1).offset == 1 + 2 * n
+            assert producer.send_many("t", [b"x"], partition=1).result(10).records == 1
+        assert sender.is_alive()
+        assert len(sent) == before
+        with pytest.raises(FlushTimeoutError):
+            producer.flush(0.05)
+        fake.resume_broker(0)
+        sender.join(10)
+        producer.flush(10)
+        assert all(future.exception(0) is None for future in sent)
+    assert values(fake, 0) == [b"0", *values_sent]

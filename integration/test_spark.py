@@ -341,7 +341,8 @@ async def test_a_task_that_fails_says_which_row(spark, spark_options, topic, cre
     bad = frame.selectExpr("cast(id as string) value", "if(id = 42, 9, 0) partition")
     with pytest.raises(Exception, match=r"row 42 of partition 0") as failed:
         bad.write.format("kafkaclient").mode("append").options(**spark_options, topic=topic).save()
-    assert f"topic {topic}" in str(failed.value)
+    assert f"topic {topic!r}" in str(failed.value)
+    assert ".;" not in str(failed.value)
 
 
 async def test_telemetry_is_followed_while_it_is_written(

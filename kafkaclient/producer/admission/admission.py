@@ -248,7 +248,7 @@ class Admission:
             raise PartitionOutOfRangeError(
                 f"partition {record.partition} of topic {buffer.name!r} is new or does not exist; "
                 "earlier calls wait for metadata that shows which. The record was not sent: "
-                "send_nowait does not wait. Try again in a moment, or use send."
+                "send_nowait does not wait. Try again in a moment, or use send"
             )
         return self._append(buffer, record, force=held_since is not None, created=held_since)
 
@@ -353,5 +353,5 @@ def _out_of_range(view: TopicView, partition: int) -> PartitionOutOfRangeError:
     return PartitionOutOfRangeError(
         f"topic {view.name!r} has {view.partition_count} partitions as of its latest metadata, "
         f"numbered from 0; {partition} is not one of them. The record was not sent. If the topic "
-        "has just grown, try again in a moment."
+        "has just grown, try again in a moment"
     )

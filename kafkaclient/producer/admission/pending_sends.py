@@ -489,6 +489,6 @@ def buffer_full_error(
     """The error of a record that was refused. ``holder``: which brokers' records fill the buffer,
     empty if that is not known."""
     held = f"; {holder}" if holder else ""
-    error = BufferFullError(f"{what}{held}. It was not sent: {advice}.")
+    error = BufferFullError(f"{what}{held}. It was not sent: {advice}")
     error.holder = holder
     return error

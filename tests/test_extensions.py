@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from release.extensions import sources, stale
+from release.extensions import c_types, sources, stale
 
 ROOT = Path(__file__).parents[1]
 
@@ -83,3 +84,28 @@ def test_no_comprehension_assigns(source: Path) -> None:
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             assigned = [n for n in ast.walk(node) if isinstance(n, ast.NamedExpr)]
             assert not assigned, f"{source}:{node.lineno}"
+
+
+IMPORT = re.compile(r"^from (kafkaclient\S*) (c?import) (\([^)]*\)|.*)", re.MULTILINE)
+
+
+def test_any_compiled_module_can_be_imported_first() -> None:
+    """Before its body runs, a compiled module imports the modules whose C types it uses. These may
+    use its C types, but no other name of it. Otherwise importing this module before them fails.
+    integration/test_first_import.py imports each module of the package first; it takes long."""
+    compiled = sources()
+    types = set(re.findall(r"^cdef class (\w+)", c_types().decode(), re.MULTILINE))
+    uses: dict[str, set[str]] = {}
+    names: list[tuple[str, str, set[str]]] = []
+    for source in (ROOT / "kafkaclient").rglob("*.p*"):
+        if source.suffix in {".py", ".pyx", ".pxd"}:
+            user = ".".join(source.relative_to(ROOT).with_suffix("").parts)
+            for used, how, imported in IMPORT.findall(source.read_text("utf-8")):
+                uses.setdefault(user, set()).add(used)
+                if how == "import" and used in compiled:
+                    names.append((user, used, set(re.findall(r"\w+", imported)) - types))
+    for user, used, needed in names:
+        reached = {used}
+        while more := set().union(*(uses.get(each, ()) for each in reached)) - reached:
+            reached |= more
+        assert user not in reached or not needed, f"{user} imports {needed} of {used}"

@@ -1,4 +1,4 @@
-"""The user's options in seconds; the producer's states; the numbers of lanes."""
+"""The user's options in seconds; the producer's states; numbers for no lane and no partition."""
 
 from __future__ import annotations
 
@@ -160,6 +160,10 @@ NEVER = float("inf")
 SOON = 0.0005
 """Work that is due within this many seconds is done now. Event loops count time in milliseconds, so
 another timer would fire later than the work is due."""
+
+
+UNBOUND = -1
+"""In the place of a partition: the topic's queue of batches that have no partition yet."""
 
 
 # --- The number of a lane: one int for a broker ---------------------------------------------------

@@ -29,9 +29,10 @@ from kafkaclient.producer.admission.send_queue import (
     SerializerTask,
     WaitingCall,
 )
-from kafkaclient.producer.batches.partition_queue import ANY_BROKER, UNBOUND, BufferShare
+from kafkaclient.producer.batches.partition_queue import ANY_BROKER, BufferShare
 from kafkaclient.producer.batches.record import PendingRecord, Record
 from kafkaclient.producer.batches.topic_buffer import EVERY
+from kafkaclient.producer.settings import UNBOUND
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.producer.batches.idempotence import PartitionSequence
-from kafkaclient.producer.settings import NO_LANE
+from kafkaclient.producer.settings import NO_LANE, UNBOUND
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
-
-UNBOUND = -1
-"""The number of a topic's queue of batches that have no partition yet."""
 
 
 # --- How much of ``buffer.memory`` holds records for one broker -----------------------------------

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
-from kafkaclient.producer.batches.partition_queue import UNBOUND, BufferShares, PartitionQueue
-from kafkaclient.producer.settings import NO_LANE
+from kafkaclient.producer.batches.partition_queue import BufferShares, PartitionQueue
+from kafkaclient.producer.settings import NO_LANE, UNBOUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,7 +16,9 @@ __all__ = [
     "ConsumerGroupMetadata",
     "Headers",
     "HeadersLike",
+    "LastFetch",
     "OffsetAndMetadata",
+    "OffsetAndTimestamp",
     "OffsetRange",
     "PreparedTransaction",
     "RecordMetadata",
@@ -121,6 +123,26 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A record's offset, and its timestamp in milliseconds since the epoch (Java:
+    ``OffsetAndTimestamp``)."""
+
+    offset: int
+    timestamp: int
+
+
+class LastFetch(NamedTuple):
+    """The end of a partition's log at its last fetch."""
+
+    high_watermark: int
+    """The offset of the next record that all in-sync replicas will have."""
+    last_stable_offset: int
+    """The offset of the first record of an open transaction, or the high watermark; -1 with
+    ``isolation.level=read_uncommitted``."""
+    timestamp: int
+    """When the broker's answer came, in milliseconds since the epoch."""
 
 
 class ConsumerGroupMetadata(NamedTuple):

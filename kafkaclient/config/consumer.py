@@ -102,6 +102,9 @@ class ConsumerConfig(ReaderConfig):
     which is an error. Topics and partitions that are created after this member has joined begin at
     their first record also with latest (KIP-842, KIP-1327; with latest in Java, records are lost
     that come before the consumer finds the partition)."""
+    exclude_internal_topics: bool = _OFFSETS.option(True, BOOLEAN)
+    """Whether a pattern matches no internal topics, such as __consumer_offsets. Named ones can be
+    consumed in any case. With group_protocol consumer the coordinator decides."""
     enable_auto_commit: bool = _OFFSETS.option(True, BOOLEAN)
     """Whether the offsets behind finished records are committed every auto_commit_interval_ms, when
     partitions are revoked, and at the end. A record in hand is never committed."""

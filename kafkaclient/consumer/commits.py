@@ -93,13 +93,22 @@ class Commits:
     async def commit_before(
         self, what: str, timeout_s: float, partitions: Iterable[TopicPartition] | None = None
     ) -> None:
-        """Commit what is finished, before the partitions are given up. Never raises a KafkaError:
+        """Commit what is finished, before the partitions are given up. Raises as
+        :meth:`commit_last`."""
+        await self.commit_last(
+            what, timeout_s, partial(self._partitions.finished_offsets, partitions)
+        )
+
+    async def commit_last(
+        self, what: str, timeout_s: float, wanted: Callable[[], Mapping[TopicPartition, int]]
+    ) -> None:
+        """Commit these offsets, unless only the application commits. Never raises a KafkaError:
         records after the last commit are consumed again by their next owner."""
         if self._interval_s is None:
             return
         try:
             async with time_limit(timeout_s):
-                await self._commit_now(partial(self._partitions.finished_offsets, partitions))
+                await self._commit_now(wanted)
         except (KafkaError, TimeoutError) as error:
             _log.warning(
                 "%s: no commit, so records that are finished may be consumed again: %s",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
 from kafkaclient.cluster.waits import close_dropped
 from kafkaclient.config.consumer import ConsumerConfig
+from kafkaclient.consumer.observation import ObservationMixin
+from kafkaclient.consumer.polls import NO_LIMIT
 from kafkaclient.consumer.records import RecordStream
 from kafkaclient.consumer.runtime import ConsumerRuntime
 from kafkaclient.consumer.subscription import RebalanceListener, Subscription, in_listener
@@ -20,13 +22,13 @@ from kafkaclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 
-    from kafkaclient.metrics.consumer import ConsumerMetricsSnapshot
+    from kafkaclient.consumer.records import Record
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.reader.batch import FetchedBatch
-    from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata
+    from kafkaclient.types import OffsetAndMetadata
 
 
-class Consumer:
+class Consumer(ObservationMixin):
     """Consumes topics, as a member of a group.
 
     ::
@@ -52,6 +54,8 @@ class Consumer:
     """
 
     _runtime: ConsumerRuntime | None = None  # also for __del__ after __init__ raised
+    _finishes_at_once = False
+    """Whether records of getone and getmany are finished when they are handed out."""
 
     def __init__(
         self,
@@ -117,6 +121,7 @@ class Consumer:
             clock=self._clock,
             wall_clock=self._wall_clock,
             rng=self._rng,
+            finish_at_once=self._finishes_at_once,
         )
         try:
             await self._runtime.start()
@@ -188,6 +193,7 @@ class Consumer:
         """Take over from the loop before. Returns the loop's number."""
         if self._stream is not None:
             self._stream.end()
+            self._stream = None
         self._loop_number += 1
         return self._loop_number
 
@@ -213,6 +219,35 @@ class Consumer:
             yield rows.batch
             rows = None
 
+    async def getone(self, *partitions: tuple[str, int]) -> Record:
+        """A record of these partitions; without arguments of all. It waits for one, and is finished
+        at the next call for its partition. Several tasks may call it, each for its own partitions.
+        Raises as ``async for record in consumer``, and ConsumerStateError when the consumer is
+        closed. Nothing is lost if it is canceled."""
+        found = await self._poll(partitions, None, 1)
+        if found is None:
+            raise ConsumerStateError("the consumer is closed")
+        return next(iter(found.values()))[0]
+
+    async def getmany(
+        self,
+        *partitions: tuple[str, int],
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+    ) -> dict[TopicPartition, list[Record]]:
+        """Records of these partitions, at most ``max_records``; without arguments of all. If none
+        were fetched, it waits for up to ``timeout_ms``; then, and when the consumer is closed, the
+        result is empty. Otherwise as :meth:`getone`."""
+        most = NO_LIMIT if max_records is None else max_records
+        return await self._poll(partitions, timeout_ms / 1000, most) or {}
+
+    async def _poll(
+        self, partitions: tuple[tuple[str, int], ...], timeout_s: float | None, most: int
+    ) -> dict[TopicPartition, list[Record]] | None:
+        polls = self._running().polls
+        self._begin_loop()
+        return await polls.poll(partitions, timeout_s, most)  # type: ignore[arg-type]
+
     # --- what is consumed -------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str] = (), *, pattern: str | None = None) -> None:
@@ -237,6 +272,14 @@ class Consumer:
             )
         return Subscription(topics, pattern)
 
+    def unsubscribe(self) -> None:
+        """Give up all partitions at once, also those assigned by hand. In the background the
+        listener's ``on_revoked`` is called, what was finished is committed, and the group is left;
+        a :meth:`subscribe` or :meth:`assign` takes effect after that."""
+        self._subscription = None
+        if self._runtime is not None or self._is_closed:
+            self._running().unsubscribe()
+
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Consume these partitions, in place of the former ones, without being a member of a group.
         With a ``group_id`` offsets are committed all the same, as long as the group has no members.
@@ -252,22 +295,9 @@ class Consumer:
         self._running().assign(given)
 
     @property
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that this consumer has now."""
-        return self._running().partitions.assigned
-
-    @property
     def subscription(self) -> frozenset[str]:
         """The topics, with a pattern those that this client knows to match it."""
         return frozenset() if self._subscription is None else self._subscription.topics
-
-    @property
-    def group_metadata(self) -> ConsumerGroupMetadata:
-        """The member, for :meth:`.Producer.send_offsets_to_transaction`."""
-        gate = self._running().gate
-        if gate is None:
-            raise ConsumerStateError("only a consumer with a group_id is a member of a group")
-        return gate.group
 
     # --- positions --------------------------------------------------------------------------------
 
@@ -304,42 +334,10 @@ class Consumer:
             end = ends.get(where)
             runtime.partitions.seek(where, (end or 0) if offset is None else offset)
 
-    async def offsets(
-        self, partitions: Iterable[tuple[str, int]], at: Literal["earliest", "latest"] | int
-    ) -> dict[TopicPartition, int | None]:
-        """The first offsets of partitions, the ends, or the offsets of the first records that are
-        not older than a time (milliseconds since the epoch; None if there is none).
-
-        Raises:
-            MetadataTimeoutError: a topic is not known within ``max.block.ms``.
-            PartitionOutOfRangeError: a topic has no such partition.
-            KafkaError: a broker answered with an error; a retriable error is raised after
-                ``max.block.ms``, another error at once.
-        """
-        given = [TopicPartition(*each) for each in several(partitions, "partitions")]
-        return await self._running().offsets(given, at)
-
-    def lag(self) -> dict[TopicPartition, int | None]:
-        """How many offsets are between the position and the end of each assigned partition, as of
-        its last fetch; None before it. Without requests to brokers."""
-        return self._running().lag()
-
-    def metrics(self) -> ConsumerMetricsSnapshot:
-        """All metrics under Java's names; docs/how-to/consume.md lists them. Without requests to
-        brokers; also after the end of the consumer. Raises ConsumerStateError before the start."""
-        if self._runtime is None:
-            raise ConsumerStateError("the consumer is not started: it has no metrics yet")
-        return self._runtime.snapshot_metrics()
-
     @property
-    def is_running(self) -> bool:
-        """Whether the consumer is started, and not stopped."""
-        return self._runtime is not None and not self._is_closing
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop | None:
-        """The event loop of the consumer; None before its start."""
-        return None if self._runtime is None else self._runtime.loop
+    def paused(self) -> frozenset[TopicPartition]:
+        """The assigned partitions that :meth:`pause` has paused."""
+        return self._running().partitions.paused
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Hand out no further records of the partitions until :meth:`resume`. Raises

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from kafkaclient.config.consumer import ConsumerConfig
-    from kafkaclient.consumer.partitions import Partition, Partitions
+    from kafkaclient.consumer.partition import Partition
+    from kafkaclient.consumer.partitions import Partitions
     from kafkaclient.reader.cluster import ReaderCluster
     from kafkaclient.types import TopicPartition
 
@@ -92,7 +93,11 @@ class InitialPositions:
                 each.committed = offset
                 partitions.begin(each, offset)
         policy = self._config.auto_offset_reset
-        new = [each for each in without if each.is_new and policy != "none"]
+        if policy == "none":
+            for each in without:
+                partitions.fail(each, self._no_offset(each.topic_partition))
+            return
+        new = [each for each in without if each.is_new]
         old = [each for each in without if each not in new]
         # A topic or a partition that is away holds up no other one.
         by_topic = [
@@ -127,13 +132,6 @@ class InitialPositions:
         """Where ``policy`` (``auto.offset.reset``) says."""
         await self._cluster.find(where)
         age_s = None if policy == "earliest" else self._config.reset_age_s
-        if policy == "none":
-            error = NoOffsetError(
-                f"{where[0]}: group {self._config.group_id!r} has no offset, and auto.offset.reset "
-                "is none: commit an offset, or seek the partition when it is assigned"
-            )
-            error.topic_partition = where[0]
-            raise error
         found: dict[TopicPartition, int] = {}
         if age_s is not None:
             timestamp = int((self._wall_clock() - age_s) * 1000)
@@ -145,6 +143,14 @@ class InitialPositions:
             answers = await self._cluster.list_offsets(rest, at)
             found |= {tp: each.offset for tp, each in answers.items()}
         return found
+
+    def _no_offset(self, where: TopicPartition) -> NoOffsetError:
+        error = NoOffsetError(
+            f"{where}: group {self._config.group_id!r} has no offset, and auto.offset.reset is "
+            "none: commit an offset, or seek the partition"
+        )
+        error.topic_partition = where
+        return error
 
 
 def restart(partitions: Partitions, where: TopicPartition, error: KafkaError, policy: str) -> None:

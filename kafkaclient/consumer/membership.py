@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.consumer.partitions import listed
 from kafkaclient.consumer.subscription import in_listener
 from kafkaclient.errors import BrokerError, KafkaError, UnsupportedVersionError
 from kafkaclient.group.classic import ClassicProtocol
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kafkaclient.consumer.subscription import RebalanceListener, Subscription
     from kafkaclient.group.commit_gate import CommitGate
     from kafkaclient.group.connection import GroupConnection
+    from kafkaclient.group.member import GroupMember
     from kafkaclient.metrics.consumer import ConsumerMetrics
     from kafkaclient.reader.cluster import ReaderCluster
     from kafkaclient.types import ConsumerGroupMetadata, TopicListing, TopicPartition
@@ -47,24 +49,6 @@ _CLASSIC_ONLY = frozenset(
 )
 
 
-class GroupMember(Protocol):
-    """What both kinds of members have."""
-
-    @property
-    def member_id(self) -> str: ...
-
-    @property
-    def is_rebalancing(self) -> bool: ...
-
-    def request_rejoin(self, reason: str) -> None: ...
-
-    def commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None: ...
-
-    async def run(self) -> None: ...
-
-    async def leave(self, reason: str, timeout_s: float) -> None: ...
-
-
 class Membership:
     """The :class:`~kafkaclient.group.classic.Assignee` of a consumer's member. It makes a new
     member each time that the consumer joins: at the start, and after it had to leave because the
@@ -84,10 +68,7 @@ class Membership:
     ) -> None:
         self._config = config
         self._metrics = metrics
-        self.rebalance_began, self.rebalance_ended = (
-            metrics.rebalance_began,
-            metrics.rebalance_ended,
-        )
+        self.rebalance_began = metrics.rebalance_began
         self._cluster = cluster
         self._connection = connection
         self._gate = gate
@@ -96,6 +77,10 @@ class Membership:
         self._listener = listener
         self._clock = clock
         self._subscription: Subscription | None = None
+        self._told: Subscription | None = None
+        """The subscription that the group knows."""
+        self.has_assignment = False
+        """Whether the group has assigned partitions, maybe none, for the last subscription."""
         self._commits: Commits | None = None
         self._member: GroupMember | None = None
         self._is_classic = config.group_protocol == "classic"
@@ -121,12 +106,13 @@ class Membership:
 
     def resubscribe(self, subscription: Subscription) -> None:
         """Use another subscription from now on."""
-        self._subscription = subscription
+        self._subscription, self.has_assignment = subscription, False
         self._look.set()
 
     async def run(self, subscription: Subscription, commits: Commits) -> None:
         """Be in the group, until cancelled; then it is left. Raises what ends a member."""
         self._subscription, self._commits = subscription, commits
+        self.has_assignment = False
         while True:
             await self._join()
             await self._polled.wait()
@@ -138,9 +124,22 @@ class Membership:
             self._partitions.leave(partitions)
             await self._give_up(partitions)
 
-    async def leave(self) -> None:
+    def forget(self) -> None:
+        """The consumer has unsubscribed."""
+        self._told, self.has_assignment = None, False
+
+    async def end(
+        self, partitions: Set[TopicPartition], offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """The consumer has unsubscribed from these partitions: commit what was finished."""
+        assert self._commits is not None
+        if partitions:
+            await self._tell(self._listener.on_revoked, partitions)
+        await self._commits.commit_last("unsubscribe", _COMMIT_TIMEOUT_S, lambda: offsets)
+
+    async def leave(self, reason: str = "the consumer is closed") -> None:
         """Leave the group, after :meth:`run` was cancelled."""
-        await self._leave("the consumer is closed")
+        await self._leave(reason)
         if self._losing is not None:
             await asyncio.gather(self._losing, return_exceptions=True)
 
@@ -239,7 +238,8 @@ class Membership:
         return self._is_classic and self._subscribed.pattern is not None
 
     def _topics(self) -> Collection[str]:
-        return self._subscribed.topics
+        self._told = self._subscribed
+        return self._told.topics
 
     async def _counts(self, topics: Collection[str]) -> dict[str, int]:
         found = await self._listed(topics, skip_denied=True)
@@ -275,7 +275,11 @@ class Membership:
         """As :meth:`.ReaderCluster.list_topics`, repeated until there is an answer."""
         while True:
             try:
-                return await self._cluster.list_topics(names, skip_denied=skip_denied)
+                return await self._cluster.list_topics(
+                    names,
+                    skip_denied=skip_denied,
+                    internal=not self._config.exclude_internal_topics,
+                )
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -311,6 +315,11 @@ class Membership:
 
     # --- partitions -----------------------------------------------------------------------------
 
+    def rebalance_ended(self) -> None:
+        self._metrics.rebalance_ended()
+        self.has_assignment = self._told is self._subscription
+        self._partitions.notify()
+
     async def added(self, partitions: Set[TopicPartition]) -> None:
         times_lost = self._gate.times_lost
         while (losing := self._losing) is not None:
@@ -320,7 +329,7 @@ class Membership:
                 break
         if self._is_closing or times_lost != self._gate.times_lost:
             return
-        _log.info("group %s: %s added", self._connection.group_id, _listed(partitions))
+        _log.info("group %s: %s added", self._connection.group_id, listed(partitions))
         self._partitions.add(partitions, self._subscribed.is_new)
         await self._tell(self._listener.on_assigned, partitions)
         self._partitions.start(partitions)
@@ -328,7 +337,7 @@ class Membership:
     async def revoked(self, partitions: Set[TopicPartition]) -> None:
         if self._is_closing:
             return  # they are being given up
-        _log.info("group %s: %s revoked", self._connection.group_id, _listed(partitions))
+        _log.info("group %s: %s revoked", self._connection.group_id, listed(partitions))
         self._partitions.leave(partitions)
         with suppress(TimeoutError):
             async with time_limit(self._polls.limit_s):
@@ -353,7 +362,7 @@ class Membership:
         self._metrics.joining()
         _log.warning(
             "group %s: %s lost; other members may have them",
-            *(self._connection.group_id, _listed(partitions)),
+            *(self._connection.group_id, listed(partitions)),
         )
         self._partitions.remove(partitions)
         self._losing = asyncio.create_task(self._tell_lost(self._losing, partitions))
@@ -386,11 +395,6 @@ class Membership:
                     _log.error("a rebalance listener took longer than %g s; cancelled", limit_s)
         finally:
             in_listener.reset(token)
-
-
-def _listed(partitions: Set[TopicPartition]) -> str:
-    shown = ", ".join(map(str, sorted(partitions)[:10]))
-    return f"{len(partitions)} partitions ({shown}{', ...' if len(partitions) > 10 else ''})"
 
 
 async def _never() -> bool:

@@ -1,11 +1,11 @@
-"""The partitions that a consumer has: their positions, what is in hand, and what is finished."""
+"""The partitions that a consumer has, their states, and the records that are handed out."""
 
 from __future__ import annotations
 
 import asyncio
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from kafkaclient.consumer.partition import Partition, PartitionState
 from kafkaclient.consumer.records import Rows
 from kafkaclient.errors import ConsumerStateError
 from kafkaclient.types import TopicPartition
@@ -13,86 +13,9 @@ from kafkaclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from kafkaclient.consumer.records import Record
+    from kafkaclient.errors import KafkaError
     from kafkaclient.reader.reading import Reading
-
-
-class PartitionState(Enum):
-    """::
-
-    ADDED --start--> STARTING --begin--> READING --reset--> STARTING
-    ADDED, STARTING --seek--> READING
-    (any) --leave--> LEAVING;  (any) --remove--> (gone)
-    """
-
-    ADDED = "the rebalance listener may decide where it begins"
-    STARTING = "its position is not known yet"
-    READING = "its records are fetched and handed out"
-    LEAVING = "it is given up once what is in hand is finished"
-
-
-class Partition:
-    """An assigned partition. A new assignment of the same partition is another object, so that
-    ``done()`` of an older record has no effect."""
-
-    def __init__(self, topic_partition: TopicPartition, on_done: Callable[[], None]) -> None:
-        self.topic_partition = topic_partition
-        self.state = PartitionState.ADDED
-        self.paused = False
-        self.is_new = False
-        """Whether it was created while the consumer was in its group."""
-        self.ignores_commits = False
-        """While STARTING: whether to begin where ``auto.offset.reset`` says."""
-        self.committed: int | None = None
-        """The offset that this consumer knows to be committed."""
-        self.unfinished: dict[int, None] = {}
-        """Offsets of records that end with ``done()``, in order."""
-        self.rows: Rows | None = None
-        """The records that are handed out now."""
-        self._position: int | None = None
-        self._on_done = on_done
-
-    @property
-    def position(self) -> int | None:
-        """The offset behind what was handed out; None while it is not known."""
-        return self._position if self.rows is None else self.rows.position
-
-    @property
-    def finished(self) -> int | None:
-        """The offset up to which everything is finished: what may be committed."""
-        if self.unfinished:
-            return next(iter(self.unfinished))
-        return self._position if self.rows is None else self.rows.finished
-
-    @property
-    def has_hand(self) -> bool:
-        return bool(self.unfinished) or (self.rows is not None and self.rows.has_hand)
-
-    def done(self, offset: int) -> None:
-        """A record is finished, see :meth:`.Record.done`."""
-        if self.unfinished:
-            self.unfinished.pop(offset, None)
-        if self.rows is not None:
-            self.rows.finish_record(offset)
-        if self.state is PartitionState.LEAVING:
-            self._on_done()
-
-    def move(self, position: int | None) -> None:
-        """Nothing of what was handed out counts any more."""
-        if self.rows is not None:
-            self.rows.cut()
-            self.rows = None
-        self.unfinished = {}  # a new object: rows that are handed out still write to the other one
-        self._position = position
-
-    def skip_to(self, position: int) -> None:
-        """There are no visible records before this offset."""
-        self._position = position
-
-    def end_rows(self) -> None:
-        """All records of the rows were handed out, and are finished or among ``unfinished``."""
-        if self.rows is not None:
-            self.rows.finish()
-            self._position, self.rows = self.rows.position, None
 
 
 class Partitions:
@@ -113,8 +36,12 @@ class Partitions:
         self._on_rows = on_rows
         self._all: dict[TopicPartition, Partition] = {}
         self._current: Partition | None = None
-        """The partition whose rows are handed out."""
+        """The partition whose rows a loop hands out."""
+        self._held: list[Partition] = []
+        """The partitions whose rows polls hand out, or in which they have rows in hand."""
+        self._loop = asyncio.get_running_loop()
         self._finished = asyncio.Event()
+        self._changed = asyncio.Event()
         self._takes = 0
         self.given_up_in_hand: TopicPartition | None = None
         """A partition that was lost while a record of it was in hand, until the next step."""
@@ -138,12 +65,26 @@ class Partitions:
         return frozenset(tp for tp, each in self._all.items() if each.state is not leaving)
 
     @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(tp for tp, each in self._all.items() if each.paused)
+
+    @property
     def all(self) -> frozenset[TopicPartition]:
         return frozenset(self._all)
 
     @property
     def starting(self) -> list[Partition]:
-        return [each for each in self._all.values() if each.state is PartitionState.STARTING]
+        """The partitions whose position is to be found."""
+        starting = PartitionState.STARTING
+        return [each for each in self._all.values() if each.state is starting and not each.error]
+
+    async def changed(self) -> None:
+        """Wait until a position is known, partitions are removed, or :meth:`notify` is called."""
+        await self._changed.wait()
+
+    def notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     # --- transitions ------------------------------------------------------------------------------
 
@@ -154,7 +95,7 @@ class Partitions:
     ) -> None:
         """Partitions were assigned; ``is_new``: see :meth:`.Subscription.is_new`."""
         for where in partitions:
-            partition = self._all[where] = Partition(where, self._finished.set)
+            partition = self._all[where] = Partition(where, self._finished.set, self._loop)
             partition.is_new = is_new(where)
 
     def start(self, partitions: Iterable[TopicPartition]) -> None:
@@ -173,6 +114,22 @@ class Partitions:
             partition.move(offset)
             partition.state = PartitionState.READING
             self._reading.add(where, offset, paused=partition.paused)
+            self.notify()
+
+    def fail(self, partition: Partition, error: KafkaError) -> None:
+        """The position of a partition cannot be found: the next step raises the error."""
+        if partition.state is PartitionState.STARTING:
+            partition.error = error
+            self._reading.wake()
+            self.notify()
+
+    def raise_error(self) -> None:
+        """Raise the error of a partition, if there is one, and find its position again."""
+        for partition in self._all.values():
+            if (error := partition.error) is not None:
+                partition.error = None
+                self._on_starting()
+                raise error
 
     def seek(self, where: tuple[str, int], offset: int) -> None:
         """Continue at another offset."""
@@ -180,6 +137,9 @@ class Partitions:
         if partition.state is PartitionState.READING:
             self._reading.seek(where, offset)
             partition.move(offset)
+            if not partition.paused:
+                self._reading.resume(where)
+            self.notify()
         elif partition.state is PartitionState.LEAVING:
             raise ConsumerStateError(f"{partition.topic_partition} is being given up: no seek")
         else:
@@ -231,6 +191,7 @@ class Partitions:
                 self._reading.remove(where)
             partition.move(None)
         self._finished.set()
+        self.notify()
 
     def pause(self, where: tuple[str, int]) -> None:
         """Hand out nothing more of the partition until :meth:`resume`."""
@@ -244,7 +205,7 @@ class Partitions:
     def resume(self, where: tuple[str, int]) -> None:
         partition = self[where]
         partition.paused = False
-        if partition.state is PartitionState.READING:
+        if partition.state is PartitionState.READING and not partition.is_held:
             self._reading.resume(where)
 
     # --- what is handed out -----------------------------------------------------------------------
@@ -277,16 +238,30 @@ class Partitions:
         """The loop has stepped past what was in hand."""
         partition, self._current = self._current, None
         self.given_up_in_hand = None
-        if partition is None or (rows := partition.rows) is None:
+        if partition is not None:
+            self._end_rows(partition)
+            self._finished.set()
+
+    def _end_rows(self, partition: Partition) -> None:
+        """All rows of the partition were handed out, or it was paused meanwhile."""
+        where, rows = partition.topic_partition, partition.rows
+        if rows is None:
             return
         partition.end_rows()
-        if partition.state is PartitionState.READING and rows.position != rows.batch.next_offset:
-            self._reading.seek(partition.topic_partition, rows.position)  # it was paused meanwhile
-        self._finished.set()
+        if partition.state is PartitionState.READING:
+            if rows.position != rows.batch.next_offset:
+                self._reading.seek(where, rows.position)
+            if not partition.paused:
+                self._reading.resume(where)
 
     def begin_loop(self, *, tracked: bool, whole: bool) -> Rows | None:
         """A loop begins, over ``whole`` batches or over records. Returns the rows of which records
         are left, or in hand: the loop begins with these."""
+        for held in self._held:
+            if held.rows is not None:
+                held.rows.step_back()
+                self._rewind(held, held.rows)
+        self._held = []
         partition = self._current
         if partition is None or (rows := partition.rows) is None:
             return None
@@ -304,12 +279,65 @@ class Partitions:
         partition.unfinished = unfinished
         if partition.state is PartitionState.READING:
             self._reading.seek(partition.topic_partition, rows.position)
+            if not partition.paused:
+                self._reading.resume(partition.topic_partition)
+
+    def finish_polled(self, wanted: Collection[TopicPartition]) -> None:
+        """What polls have handed out of these partitions (empty: of all) is finished. A loop's rows
+        are forgotten, and fetched again."""
+        if (looped := self._current) is not None and looped.rows is not None:
+            looped.rows.step_back()
+            self._rewind(looped, looped.rows)
+        self.given_up_in_hand = None
+        for partition in self._held:
+            if partition.rows is not None and (not wanted or partition.topic_partition in wanted):
+                partition.rows.finish()
+                if not partition.rows.left:
+                    self._end_rows(partition)
+        self._held = [each for each in self._held if each.rows is not None]
+        self._takes += 1
+        self._finished.set()
+
+    def poll(
+        self, wanted: Collection[TopicPartition], most: int
+    ) -> dict[TopicPartition, list[Record]]:
+        """Up to ``most`` records of these partitions (empty: of all), as far as they were fetched.
+        Rows of other partitions that were fetched are kept."""
+        found: dict[TopicPartition, list[Record]] = {}
+        waiting = iter([*self._held])
+        while most > 0:
+            partition = next(waiting, None) or self._hold()
+            if partition is None:
+                self._skip_invisible()
+                break
+            where = partition.topic_partition
+            if partition.rows is not None and (not wanted or where in wanted):
+                records = partition.rows.take(most)
+                if records:
+                    most -= len(records)
+                    found[where] = records
+        return found
+
+    def _hold(self) -> Partition | None:
+        """A partition with a further batch; None if none was fetched."""
+        batch = self._reading.take()
+        if batch is None:
+            return None
+        partition = self._all[batch.topic_partition]
+        partition.rows, partition.is_held = Rows(batch, partition), True
+        if partition not in self._held:
+            self._held.append(partition)
+        self._reading.pause(batch.topic_partition)
+        self._on_rows(batch.topic, len(batch), batch.content_bytes)
+        return partition
 
     def finish_hand(self) -> None:
         """What is in hand is finished, unless its records end with ``done()``."""
-        if self._current is not None and self._current.rows is not None:
-            self._current.rows.finish()
-            self._finished.set()
+        in_hand = self._held if self._current is None else [self._current]
+        for partition in in_hand:
+            if partition.rows is not None:
+                partition.rows.finish()
+                self._finished.set()
 
     @property
     def mark(self) -> tuple[int, int]:
@@ -335,3 +363,9 @@ class Partitions:
         for where, offset in offsets.items():
             if where in self._all:
                 self._all[where].committed = offset
+
+
+def listed(partitions: Collection[TopicPartition]) -> str:
+    """The first partitions, for a log message."""
+    shown = ", ".join(map(str, sorted(partitions)[:10]))
+    return f"{len(partitions)} partitions ({shown}{', ...' if len(partitions) > 10 else ''})"

@@ -54,7 +54,7 @@ class Record:
     def done(self) -> None:
         """The record is finished: the offset behind it may be committed once all records of the
         partition before it are finished, too. Without effect if it is finished already, or if the
-        partition was revoked meanwhile. May be called in any task of the consumer's event loop."""
+        partition was revoked meanwhile. May be called in any task, and in any thread."""
 
 @final
 class Rows:
@@ -91,6 +91,13 @@ class Rows:
     @property
     def is_untouched(self) -> bool:
         """Whether no record was handed out yet."""
+
+    @property
+    def left(self) -> int:
+        """How many records were not handed out yet."""
+
+    def take(self, most: int) -> list[Record]:
+        """Up to so many further records. They are in hand, together with those before them."""
 
     def next(self) -> Record | None:
         """The next record, which is then in hand; None if there is none. The one before it is

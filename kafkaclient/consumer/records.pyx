@@ -180,24 +180,39 @@ cdef class Rows:
     def is_untouched(self):
         return self._next == 0
 
-    cpdef Record next(self):
-        cdef Py_ssize_t row = self._next
-        cdef Record record
-        self._first = row
-        if row >= self._end:
-            return None
-        record = Record.__new__(Record)
+    @property
+    def left(self):
+        return self._end - self._next
+
+    cdef Record _record(self, Py_ssize_t row):
+        cdef Record record = Record.__new__(Record)
         record.topic, record.partition = self._topic, self._partition
         record.offset, record.timestamp = self._offsets[row], self._timestamps[row]
         record.timestamp_type = self._types[row]
         record.key, record.value = self._key.cell(row), self._value.cell(row)
         record.headers = () if self._starts == NULL else self._headers(row)
         record._tracker = self._tracker
+        return record
+
+    cpdef Record next(self):
+        cdef Py_ssize_t row = self._next
+        cdef Record record
+        self._first = row
+        if row >= self._end:
+            return None
+        record = self._record(row)
         self._next = row + 1
         if self._unfinished is not None:
             self._unfinished[record.offset] = None
             self._first = self._next
         return record
+
+    def take(self, Py_ssize_t most):
+        cdef Py_ssize_t row
+        cdef Py_ssize_t end = min(self._end, self._next + most)
+        taken = [self._record(row) for row in range(self._next, end)]
+        self._next = max(self._next, end)
+        return taken
 
     cdef tuple _headers(self, Py_ssize_t row):
         cdef Py_ssize_t entry

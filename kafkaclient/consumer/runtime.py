@@ -10,6 +10,7 @@ from kafkaclient.consumer.commits import Commits
 from kafkaclient.consumer.initial_positions import InitialPositions
 from kafkaclient.consumer.membership import Membership
 from kafkaclient.consumer.partitions import Partitions
+from kafkaclient.consumer.polls import Polls
 from kafkaclient.consumer.steps import PollInterval, Steps
 from kafkaclient.errors import ConsumerStateError
 from kafkaclient.group.commit_gate import CommitGate
@@ -18,10 +19,11 @@ from kafkaclient.metrics.consumer import ConsumerMetrics
 from kafkaclient.reader.cluster import ReaderCluster
 from kafkaclient.reader.reading import Reading
 from kafkaclient.time_limit import cancel_and_wait
+from kafkaclient.types import LastFetch
 from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping, Set
     from random import Random
 
     from kafkaclient.config.consumer import ConsumerConfig
@@ -47,11 +49,13 @@ class ConsumerRuntime:
         clock: Callable[[], float] | None,
         wall_clock: Callable[[], float],
         rng: Random,
+        finish_at_once: bool,
     ) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        self._config = config
+        self.config = config
+        self._wall_clock = wall_clock
         self._metrics = metrics = ConsumerMetrics(clock or self.loop.time)
-        self._cluster = cluster = ReaderCluster(
+        self.cluster = cluster = ReaderCluster(
             config, dialer=dialer, clock=clock, rng=rng, meter=metrics
         )
         self._reading = Reading(cluster, [], headers=True)
@@ -62,6 +66,7 @@ class ConsumerRuntime:
         starting = asyncio.Event()
         self.partitions = Partitions(self._reading, starting.set, metrics.consumed)
         self.steps = Steps(self._reading, self.partitions, config.auto_offset_reset, self._on_step)
+        self.polls = Polls(self.steps, self.partitions, cluster.now, finish=finish_at_once)
         if config.group_id is not None:
             self._make_group(config.group_id, listener, clock or self.loop.time)
         offsets = self.group_offsets
@@ -71,11 +76,15 @@ class ConsumerRuntime:
         self._initial_positions = InitialPositions(config, cluster, committed, wall_clock, starting)
         self._tasks: list[asyncio.Task[None]] = []
         self._member_task: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
+        """The end of the last subscription or assignment by hand."""
+        self._is_by_hand = False
+        """Whether partitions are assigned by hand."""
 
     def _make_group(
         self, group_id: str, listener: RebalanceListener, clock: Callable[[], float]
     ) -> None:
-        config, cluster = self._config, self._cluster
+        config, cluster = self.config, self.cluster
         connection = GroupConnection(
             group_id,
             config,
@@ -109,7 +118,7 @@ class ConsumerRuntime:
 
     async def start(self) -> None:
         """Connect. Raises as :meth:`.Metadata.start`."""
-        await self._cluster.metadata.start()
+        await self.cluster.metadata.start()
         self._run(partial(self._initial_positions.run, self.partitions), "initial-positions")
         self._run(self.commits.run, "commits")
 
@@ -135,29 +144,103 @@ class ConsumerRuntime:
         if self._member_task is not None:
             self._membership.resubscribe(subscription)
         elif self.partitions.all:
-            raise ConsumerStateError("partitions were assigned by hand: assign([]) ends that")
+            raise ConsumerStateError("partitions were assigned by hand: unsubscribe() ends that")
         else:
-            be_member = partial(self._membership.run, subscription, self.commits)
+            self._is_by_hand = False
+            be_member = partial(self._be_member, self._leaving, subscription)
             self._member_task = self._run(be_member, "group")
+
+    async def _be_member(
+        self, leaving: asyncio.Task[None] | None, subscription: Subscription
+    ) -> None:
+        if leaving is not None:
+            await asyncio.wait({leaving})
+        assert self._membership is not None
+        await self._membership.run(subscription, self.commits)
+
+    def unsubscribe(self) -> None:
+        """Give up all partitions at once, and leave the group soon."""
+        given_up, offsets = self.partitions.assigned, self.partitions.finished_offsets()
+        self.partitions.remove(self.partitions.all)
+        member_task, self._member_task, self._is_by_hand = self._member_task, None, False
+        if self._membership is not None:
+            self._membership.forget()
+        leave = partial(self._leave, self._leaving, member_task, given_up, offsets)
+        self._leaving = self._run(leave, "leave")
+
+    async def _leave(
+        self,
+        before: asyncio.Task[None] | None,
+        member_task: asyncio.Task[None] | None,
+        given_up: Set[TopicPartition],
+        offsets: Mapping[TopicPartition, int],
+    ) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        if member_task is None or self._membership is None:
+            await self.commits.commit_last("unsubscribe", _LAST_COMMIT_S, lambda: offsets)
+        else:
+            try:
+                await self._membership.end(given_up, offsets)
+            finally:
+                await cancel_and_wait(member_task)
+                await self._membership.leave("the consumer has unsubscribed")
+        if self._is_by_hand:
+            self._start_by_hand()
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Consume these partitions without being a member."""
         if self._member_task is not None:
             raise ConsumerStateError("the consumer subscribes to topics: the group assigns")
-        if self.gate is not None:
-            self.gate.open_without_member()
         before, wanted = self.partitions.all, frozenset(partitions)
         self.partitions.remove(before - wanted)
         self.partitions.add(wanted - before)
-        self.partitions.start(wanted - before)
+        self._is_by_hand = True
+        self.partitions.notify()
+        if self._leaving is None or self._leaving.done():
+            self._start_by_hand()
+
+    def _start_by_hand(self) -> None:
+        if self.gate is not None:
+            self.gate.open_without_member()
+        self.partitions.start(self.partitions.all)
+
+    @property
+    def has_assignment(self) -> bool:
+        """See :meth:`.Consumer.wait_assigned`."""
+        if self._member_task is None or self._membership is None:
+            return self._is_by_hand
+        return self._membership.has_assignment
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition of the partitions holds. Raises what has ended the consumer's
+        work, and ConsumerStateError when the consumer is closed."""
+        while not condition():
+            self.steps.check()
+            if self.steps.is_over:
+                raise ConsumerStateError("the consumer is closed")
+            await self.partitions.changed()
+
+    def last_fetch(self, where: TopicPartition) -> LastFetch | None:
+        """See :meth:`.Consumer.last_fetch`."""
+        found = self._reading.last_fetch(where)
+        if found is None:
+            return None
+        high_watermark, last_stable, at = found
+        age_s = self.cluster.now() - at
+        return LastFetch(
+            high_watermark,
+            last_stable if self.config.read_committed else -1,
+            int((self._wall_clock() - age_s) * 1000),
+        )
 
     async def offsets(
         self, partitions: list[TopicPartition], at: str | int
     ) -> dict[TopicPartition, int | None]:
         """See :meth:`.Consumer.offsets`."""
-        await self._cluster.find(partitions)
+        await self.cluster.find(partitions)
         timestamp = _ENDS[at] if isinstance(at, str) else at
-        found = await self._cluster.list_offsets(partitions, timestamp)
+        found = await self.cluster.list_offsets(partitions, timestamp)
         return {tp: each.offset if each.offset >= 0 else None for tp, each in found.items()}
 
     def lag(self) -> dict[TopicPartition, int | None]:
@@ -177,6 +260,8 @@ class ConsumerRuntime:
     async def close(self) -> None:
         """Commit what is finished, leave the group, disconnect."""
         self.steps.end()
+        if self._leaving is not None:
+            await asyncio.wait({self._leaving})
         membership = self._membership if self._member_task is not None else None
         try:
             if membership is not None:  # its commits may wait for the member, which still runs
@@ -188,4 +273,4 @@ class ConsumerRuntime:
             await cancel_and_wait(*self._tasks)
             if membership is not None:
                 await membership.leave()
-            await self._cluster.close()
+            await self.cluster.close()

@@ -34,46 +34,66 @@ class Steps:
         self._policy = policy
         self._on_step = on_step
         self._failure: BaseException | None = None
-        self._is_over = False
+        self.is_over = False
+        """Whether the consumer is closed."""
         self.is_awaited = False
-        """Whether a loop waits for records now."""
+        """Whether an application waits for records now."""
 
     def fail(self, error: BaseException) -> None:
         """Raise the error at the next step, and at all later ones."""
         self._failure = self._failure or error
         self._reading.wake()
+        self._partitions.notify()
 
     def end(self) -> None:
         """The consumer is closed: loops end."""
-        self._is_over = True
+        self.is_over = True
         self._reading.close()
+        self._partitions.notify()
+
+    def check(self) -> None:
+        """Raise what has ended the consumer's work."""
+        if self._failure is not None:
+            raise self._failure
 
     async def next_rows(self, *, tracked: bool) -> Rows | None:
         """Further records; None when the consumer is closed. All records before are finished, apart
-        from ``tracked`` ones. Raises the consumer's failure, and what :func:`restart` raises."""
+        from ``tracked`` ones. Raises as :meth:`wait`."""
         if self.is_awaited:
             raise ConsumerStateError("two tasks take records from one consumer; use one loop")
         self._partitions.step_past()
+        timeout_s: float | None = 0.0
+        while not self.is_over:
+            if not await self.wait(timeout_s):
+                break
+            rows = self._partitions.take(tracked=tracked)
+            if rows is not None:
+                return rows
+            timeout_s = None
+        return None
+
+    async def wait(self, timeout_s: float | None) -> bool:
+        """Wait until there may be records; False when the consumer is closed. Raises the consumer's
+        failure, and what :func:`restart` raises, and ConsumerStateError if another task waits."""
+        if self.is_awaited:
+            raise ConsumerStateError("two tasks take records from one consumer; use one loop")
         self._on_step()
         self.is_awaited = True
         try:
-            timeout_s: float | None = 0.0
-            while not self._is_over:
-                await self._reading.wait(timeout_s)
-                if self._failure is not None:
-                    raise self._failure
-                for where, error in self._reading.errors.items():
+            await self._reading.wait(timeout_s)
+            self.check()
+            self._partitions.raise_error()
+            for where, error in self._reading.errors.items():
+                if not self._partitions[where].is_held:
                     restart(self._partitions, where, error, self._policy)
-                rows = self._partitions.take(tracked=tracked)
-                if rows is not None:
-                    return rows
-                timeout_s = None
         except ReaderStateError:
-            if not self._is_over:
+            if not self.is_over:
                 raise
+            return False
+        else:
+            return not self.is_over
         finally:
             self.is_awaited = False
-        return None
 
 
 _MOST_LOOK_S = 1.0

@@ -26,7 +26,7 @@ class RebalanceListener:
 
     def on_assigned(self, partitions: Set[TopicPartition]) -> Awaitable[None] | None:
         """Partitions were added. Nothing is fetched before this method has returned; it may seek
-        them."""
+        them. In a classic group the set is empty if the group has no partition for this member."""
 
     def on_revoked(self, partitions: Set[TopicPartition]) -> Awaitable[None] | None:
         """Partitions are given up. What was in hand is finished. What is finished is committed when

@@ -42,7 +42,8 @@ class Assignee(Protocol):
         """The assignment is applied. May come without a beginning."""
 
     async def added(self, partitions: Set[TopicPartition]) -> None:
-        """Begin with these partitions. Bounded in time."""
+        """Begin with these partitions; none: the group has none for this member. Bounded in
+        time."""
 
     async def revoked(self, partitions: Set[TopicPartition]) -> None:
         """Give up these partitions: finish what is in hand, and commit. Bounded in time."""
@@ -140,7 +141,7 @@ class ClassicProtocol:
         before = frozenset(self._claims.owned)
         joins_again = self._claims.take(new, generation.generation_id)
         self._last = new
-        if added := new - before:
+        if (added := new - before) or not new:
             await self._assignee.added(added)
         if leaving := before - new:
             await self._assignee.revoked(leaving)

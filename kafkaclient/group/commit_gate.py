@@ -108,6 +108,7 @@ class CommitGate:
     def open_without_member(self) -> None:
         """Let commits in from outside the group: its coordinator accepts them while the group has
         no members."""
+        self.group = self.group._replace(generation_id=-1, member_id="")
         self._opened.set()
 
     def refuse_waiting(self) -> None:

@@ -72,6 +72,24 @@ class GroupProtocol(Protocol):
         """Everything is lost: another member may own it. Nothing may be committed."""
 
 
+class GroupMember(Protocol):
+    """What both kinds of members have."""
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def is_rebalancing(self) -> bool: ...
+
+    def request_rejoin(self, reason: str) -> None: ...
+
+    def commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None: ...
+
+    async def run(self) -> None: ...
+
+    async def leave(self, reason: str, timeout_s: float) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberOptions:
     """Times in milliseconds, under Kafka's names."""

@@ -123,10 +123,14 @@ class ReaderCluster:
                 )
 
     async def list_topics(
-        self, names: Iterable[str] | None, *, skip_denied: bool = False
+        self,
+        names: Iterable[str] | None,
+        *,
+        skip_denied: bool = False,
+        internal: bool = False,
     ) -> dict[str, TopicListing]:
         """See :meth:`.Reader.list_topics`. ``skip_denied``: leave out topics that this client may
-        not describe."""
+        not describe. ``internal``: also list internal topics that are not named."""
         skipped = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         if skip_denied:
             skipped.add(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -145,7 +149,7 @@ class ReaderCluster:
                     continue
                 if topic.error_code not in (0, ErrorCode.LEADER_NOT_AVAILABLE):
                     raise topic_error(topic.name, topic.error_code, _RIGHT)
-                if names is not None or not topic.is_internal:
+                if names is not None or internal or not topic.is_internal:
                     numbers = range(len(topic.partitions))
                     found[topic.name] = TopicListing(
                         topic.topic_id, tuple(TopicPartition(topic.name, n) for n in numbers)

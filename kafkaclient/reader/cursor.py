@@ -49,6 +49,8 @@ class Cursor:
         self.idle: bool = False
         """Whether the last fetch reached the end of the log."""
         self.high_watermark: int = -1
+        self.last_fetch: tuple[int, int, float] | None = None
+        """The high watermark, the last stable offset and the time of the last response."""
         self.log_end: int | None = None
         """Where the read meets the end of the log, as of the last fetch: the last stable offset
         with ``read_committed``, otherwise the high watermark."""
@@ -87,7 +89,7 @@ class Cursor:
         """A cursor for the same partition at another position. If this one has failed because the
         topic was created again, the new one reads the new topic."""
         moved = Cursor(self.topic_partition, position, self.end)
-        moved.paused = self.paused
+        moved.paused, moved.last_fetch = self.paused, self.last_fetch
         if not isinstance(self.error, UnknownTopicError):
             moved.topic_id, moved.cluster_id = self.topic_id, self.cluster_id
         return moved

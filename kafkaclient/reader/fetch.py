@@ -301,6 +301,8 @@ class Fetches:
         committed = self._config.read_committed
         end = found.last_stable_offset if committed else found.high_watermark
         cursor.fetched(part, found.high_watermark, end)
+        ends = found.high_watermark, found.last_stable_offset
+        cursor.last_fetch = (*ends, self._cluster.now())
 
     def _topic_id(self, cursor: Cursor) -> UUID | None:
         topic = self._cluster.metadata.view.topics.get(cursor.topic_partition.topic)

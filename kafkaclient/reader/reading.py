@@ -71,6 +71,12 @@ class Reading:
         offset, otherwise the high watermark. None before the first fetch, and after a seek."""
         return {tp: cursor.log_end for tp, cursor in self._cursors.items()}
 
+    def last_fetch(self, where: TopicPartition) -> tuple[int, int, float] | None:
+        """The partition's high watermark and last stable offset at its last fetch, and the time of
+        that (the clock's seconds). None before it, and if it is not part of the read."""
+        cursor = self._cursors.get(where)
+        return None if cursor is None else cursor.last_fetch
+
     @property
     def errors(self) -> dict[TopicPartition, KafkaError]:
         """The partitions that cannot be fetched any further, and why; see :meth:`__anext__`. All

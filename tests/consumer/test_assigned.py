@@ -206,6 +206,10 @@ async def test_where_partitions_begin(fake: FakeCluster, tools: Tools) -> None:
         consumer.assign([P[0]])
         with pytest.raises(NoOffsetError, match="t-0: group 'g' has no offset"):
             await offsets(consumer, 1)
+        with pytest.raises(NoOffsetError):
+            await consumer.wait_position(P[0])
+        consumer.seek(P[0], 9)
+        assert await offsets(consumer, 1) == [9]
 
 
 @virtual_time

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from experiments.chaos.command import chaos
+from experiments.consumer_chaos.command import consumer_chaos
 from experiments.dashboard.command import dashboard
 from experiments.demo.command import demo
 from experiments.partition_limits.command import partition_limits
@@ -34,6 +35,7 @@ for _command in (
     task_handover,
     word_count,
     streams_chaos,
+    consumer_chaos,
     rebalance_1000,
     report,
     pictures,

@@ -1,4 +1,4 @@
-"""The experiments with streams applications, small, each on its own brokers."""
+"""The experiments with streams applications and groups, small, each on its own brokers."""
 
 from __future__ import annotations
 
@@ -68,6 +68,19 @@ def test_counts_are_exact_under_faults(tmp_path) -> None:
     assert run["rebalances"] > 0
     assert len(found["faults"]) == 5
     assert any(each["kind"] == "no fault" for each in run["gaps"])
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_consumes_every_record_under_faults(tmp_path, protocol: str) -> None:
+    words = ("--protocol", protocol, "--seconds", "30", "--rate", "300")
+    found = summary(tmp_path, "consumer-chaos", *words)
+    [run] = found["runs"]
+    assert (run["lost"], run["skipped"], run["examples"]) == (0, 0, [])
+    assert run["processed"] >= run["records"] - run["deleted_unread"] > 5_000
+    assert run["stints"] > 12
+    assert len(found["faults"]) == 9
 
 
 @pytest.mark.full

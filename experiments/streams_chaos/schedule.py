@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["BROKER_KINDS", "INSTANCE_KINDS", "Fault", "FaultKind", "schedule"]
+__all__ = [
+    "BROKER_KINDS",
+    "BROKER_LENGTHS_S",
+    "INSTANCE_KINDS",
+    "INSTANCE_LENGTHS_S",
+    "Fault",
+    "FaultKind",
+    "faults_of",
+    "schedule",
+]
 
 
 class FaultKind(StrEnum):
@@ -32,6 +41,18 @@ class FaultKind(StrEnum):
     """The broker gets SIGTERM, and is started again."""
     BROKER_PAUSE = "broker pause"
     """The broker gets SIGSTOP, then SIGCONT."""
+    CANCEL = "cancel"
+    """The consumer's loop is cancelled, and another loop of the same consumer begins."""
+    LEAVE = "leave"
+    """The task with the consumer is cancelled: it leaves its group, and another one joins."""
+    COORDINATOR_KILL = "coordinator kill"
+    """The broker that coordinates the group gets SIGKILL, and is started again."""
+    COORDINATOR_MOVE = "coordinator move"
+    """Another broker becomes the group's coordinator; all brokers stay up."""
+    GROW = "grow"
+    """The topic gets two partitions more."""
+    RECREATE = "recreate"
+    """The topic is deleted, and created again under its name."""
 
 
 INSTANCE_KINDS = (
@@ -45,8 +66,8 @@ INSTANCE_KINDS = (
 BROKER_KINDS = (FaultKind.BROKER_KILL, FaultKind.BROKER_RESTART, FaultKind.BROKER_PAUSE)
 """One broker at a time: two of three replicas stay in sync."""
 
-_SHORTEST_S, _LONGEST_S = 0.5, 15.0
-_BROKER_SHORTEST_S, _BROKER_LONGEST_S = 2.0, 8.0
+INSTANCE_LENGTHS_S = (0.5, 15.0)
+BROKER_LENGTHS_S = (2.0, 8.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +77,7 @@ class Fault:
     at: float
     kind: FaultKind
     which: int
-    """The number of the instance or the broker, from 0."""
+    """The number of the instance, the broker or the topic, from 0."""
     seconds: float
 
     def as_json(self) -> dict[str, Any]:
@@ -78,26 +99,31 @@ def schedule(
     ``broker_every_s`` a broker one of 2 to 8 s; 0 for no fault of brokers.
     """
     rng = Random(f"streams-chaos {seed} {seconds:g} {instances} {brokers}")
-    faults = list(_faults(rng, seconds, INSTANCE_KINDS, instances, instance_every_s))
+    faults = list(
+        faults_of(rng, seconds, INSTANCE_KINDS, instances, instance_every_s, INSTANCE_LENGTHS_S)
+    )
     if broker_every_s:
-        faults += _faults(rng, seconds, BROKER_KINDS, brokers, broker_every_s)
+        faults += faults_of(rng, seconds, BROKER_KINDS, brokers, broker_every_s, BROKER_LENGTHS_S)
     return sorted(faults, key=lambda fault: fault.at)
 
 
-def _faults(
-    rng: Random, seconds: float, kinds: Sequence[FaultKind], number: int, every_s: float
+def faults_of(
+    rng: Random,
+    seconds: float,
+    kinds: Sequence[FaultKind],
+    number: int,
+    every_s: float,
+    lengths_s: tuple[float, float],
 ) -> Iterator[Fault]:
-    of_brokers = kinds is BROKER_KINDS
-    shortest, longest = (
-        (_BROKER_SHORTEST_S, _BROKER_LONGEST_S) if of_brokers else (_SHORTEST_S, _LONGEST_S)
-    )
+    """Faults of these kinds, each kind as often: one every ``every_s`` on average, on one of
+    ``number`` instances, brokers or topics."""
     drawn = _dealt(rng, kinds)
     for slot in range(max(1, round(seconds / every_s))):
         yield Fault(
             at=round((slot + rng.random()) * min(every_s, seconds), 3),
             kind=next(drawn),
             which=rng.randrange(number),
-            seconds=round(rng.uniform(shortest, longest), 3),
+            seconds=round(rng.uniform(*lengths_s), 3),
         )
 
 

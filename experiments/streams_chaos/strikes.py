@@ -108,17 +108,25 @@ class Strikes:
 
     async def _strike(self, fault: Fault, begins: float) -> None:
         await asyncio.sleep(begins + fault.at - time.monotonic())
-        of_broker = fault.kind in BROKER_KINDS
-        name = "brokers" if of_broker else instance_name(fault.which)
-        async with self._locks[name]:
+        async with self._locks[self._place(fault)]:
             self._say(f"{fault.kind} {fault.which} for {fault.seconds:.1f} s")
             began, note = time.time(), ""
             try:
-                await (self._broker(fault) if of_broker else self._instance(fault, name))
+                await self._act(fault)
             except (KafkaError, OSError, TimeoutError) as error:
                 note = f"{type(error).__name__}: {error}"
                 self._say(f"{fault.kind} {fault.which}: {note}")
             self.struck.append(Struck(fault=fault, began=began, ended=time.time(), note=note))
+
+    def _place(self, fault: Fault) -> str:
+        """What waits: faults of the same place."""
+        return "brokers" if fault.kind in BROKER_KINDS else instance_name(fault.which)
+
+    async def _act(self, fault: Fault) -> None:
+        if fault.kind in BROKER_KINDS:
+            await self._broker(fault)
+        else:
+            await self._instance(fault, instance_name(fault.which))
 
     async def _instance(self, fault: Fault, name: str) -> None:
         fleet, routes = self._fleet, self._routes[name]

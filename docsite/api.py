@@ -134,7 +134,7 @@ PAGES = (
         "Consumer",
         "Consume topics as a member of a group ([how to](../../how-to/consume.md)).",
         (
-            *_top("Consumer"),
+            *_top("Consumer", "DeadLetters", "Deserializer"),
             "kafkaclient.consumer.Record",
             "kafkaclient.consumer.RebalanceListener",
         ),

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
     from kafkaclient.consumer.consumer import Consumer
+    from kafkaclient.consumer.deserializers import Deserializer
+    from kafkaclient.dead_letters import DeadLetters
     from kafkaclient.errors import KafkaError
     from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
     from kafkaclient.metrics.snapshot import MetricsSnapshot
@@ -53,8 +55,10 @@ __all__ = [
     "ClusterView",
     "Consumer",
     "ConsumerGroupMetadata",
+    "DeadLetters",
     "Delivery",
     "DeliveryFuture",
+    "Deserializer",
     "FinishedBatch",
     "FinishedRequest",
     "Health",
@@ -90,6 +94,8 @@ _HOMES = {
     "cluster.view": ("ClusterView",),
     "config": ("ProducerConfig",),
     "consumer.consumer": ("Consumer",),
+    "consumer.deserializers": ("Deserializer",),
+    "dead_letters": ("DeadLetters",),
     "errors": ("KafkaError",),
     "hooks": ("FinishedBatch", "FinishedRequest", "Hooks"),
     "metrics.snapshot": ("MetricsSnapshot",),

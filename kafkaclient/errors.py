@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,6 +57,7 @@ __all__ = [
     "ReassignmentError",
     "RecordTooLargeError",
     "RefusedRecordError",
+    "RegistryUnavailableError",
     "RequestTimedOutError",
     "SaslAuthenticationError",
     "SequenceError",
@@ -103,12 +104,12 @@ class KafkaError(Exception):
         return own
 
 
-def safe_repr(error: BaseException) -> str:
-    """``repr(error)``, also if its ``__repr__``, which may be the application's, raises."""
+def safe_repr(what: object) -> str:
+    """``repr(what)``, also if its ``__repr__``, which may be the application's, raises."""
     try:
-        return repr(error)
+        return repr(what)
     except BaseException:  # noqa: BLE001 - the error must not be lost for another one
-        return f"{type(error).__name__} (its __repr__ raises an exception)"
+        return f"{type(what).__name__} (its __repr__ raises an exception)"
 
 
 def defect(
@@ -181,6 +182,23 @@ class NoOffsetError(KafkaError):
     topic_partition: TopicPartition
 
 
+class DeserializationError(KafkaError):
+    """A consumer or a streams application cannot deserialize a record (Java:
+    ``RecordDeserializationException``); ``__cause__`` is the deserializer's exception."""
+
+    topic_partition: TopicPartition
+    offset: int
+    field: Literal["key", "value"] | None = None
+    """Which part of the record; None if that is not known."""
+
+
+class RegistryUnavailableError(KafkaError):
+    """The schema registry gave no usable answer, so a record could not be deserialized. The record
+    is not skipped: a new loop begins with it."""
+
+    retriable = True
+
+
 class UnreadableBatchError(KafkaError):
     """A batch in the log cannot be read: its checksum is wrong, it cannot be decompressed, its
     format is older than Kafka 0.11, or its bytes are not records."""
@@ -232,13 +250,6 @@ class StreamsError(KafkaError):
     """An instance of a streams application cannot continue: an input topic is missing, its group or
     the brokers are not available, the leader has ended the application, or a record takes longer
     than ``transaction.timeout.ms``."""
-
-
-class DeserializationError(StreamsError):
-    """A streams application cannot decode a record (Java: ``RecordDeserializationException``)."""
-
-    topic_partition: TopicPartition
-    offset: int
 
 
 class ProcessingError(StreamsError):

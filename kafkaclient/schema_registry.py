@@ -1,4 +1,4 @@
-"""Avro, JSON Schema and Protobuf with a schema registry, by confluent-kafka's serializers.
+"""Avro, JSON Schema and Protobuf with a schema registry, by confluent-kafka's (de)serializers.
 
 The classes have the names and arguments of confluent-kafka's, with its async client in place of the
 client that blocks. They need the extra ``schema-registry``. See docs/how-to/serializers.md.
@@ -21,14 +21,21 @@ from typing import TYPE_CHECKING, Any, Never, TypeAlias
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from kafkaclient.errors import ConfigError, SerializationError
+from kafkaclient.errors import ConfigError, RegistryUnavailableError, SerializationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from kafkaclient.producer.batches.serializers import SerializationContext
 
-__all__ = ["AvroSerializer", "JSONSerializer", "ProtobufSerializer"]
+__all__ = [
+    "AvroDeserializer",
+    "AvroSerializer",
+    "JSONDeserializer",
+    "JSONSerializer",
+    "ProtobufDeserializer",
+    "ProtobufSerializer",
+]
 
 _Call: TypeAlias = "tuple[str, tuple[Any, ...], tuple[tuple[str, Any], ...]]"
 """A method of the client, its arguments, and its arguments by keyword, all hashable."""
@@ -133,12 +140,12 @@ class _CachedRegistry:
         return answer
 
 
-class _RegistrySerializer:
-    """A :class:`kafkaclient.Serializer`. ``make(registry)`` makes a sync serializer of Confluent's.
+class _RegistryCodec:
+    """What serializers and deserializers share. ``make(registry)`` makes a sync one of Confluent's.
 
-    ``serialize`` returns bytes if the cache has all answers of the registry; otherwise a coroutine,
-    which waits for the registry, and raises ConfigError if the client belongs to another event
-    loop.
+    ``_convert`` returns the result if the cache has all answers of the registry; otherwise a
+    coroutine, which waits for the registry, and raises ConfigError if the client belongs to another
+    event loop.
 
     Raises:
         ConfigError: the client is not an ``AsyncSchemaRegistryClient``, or its URL has a password.
@@ -157,26 +164,20 @@ class _RegistrySerializer:
             )
         self._registry = _CachedRegistry(client)
         self._make = make
-        self._serialize: Callable[[Any, Any], Any] | None = None
+        self._codec: Callable[[Any, Any], Any] | None = None
         with suppress(_NotCachedError):  # the schema refers to others: the first record waits
-            self._serialize = make(self._registry)
+            self._codec = make(self._registry)
 
-    def serialize(self, value: Any, context: SerializationContext) -> Any:
-        """See :class:`kafkaclient.Serializer`."""
-        if not context.topic:
-            raise SerializationError(
-                "the subject of a schema depends on the topic, which a record of create_batch does "
-                "not have yet; use send or send_many"
-            )
+    def _convert(self, value: Any, context: SerializationContext) -> Any:
         try:
             return self._now(value, context)
         except _NotCachedError as missing:
             return self._later(missing, value, context)
 
     def _now(self, value: Any, context: SerializationContext) -> Any:
-        if self._serialize is None:
-            self._serialize = self._make(self._registry)
-        return self._serialize(value, context)
+        if self._codec is None:
+            self._codec = self._make(self._registry)
+        return self._codec(value, context)
 
     async def _later(
         self, missing: _NotCachedError, value: Any, context: SerializationContext
@@ -189,6 +190,7 @@ class _RegistrySerializer:
             except ConfigError:
                 raise
             except Exception as error:  # noqa: BLE001 - the serializer raises it, or handles it
+                self._check_answer(error)
                 fetched[missing.call] = partial(_raise, error)
             else:
                 fetched[missing.call] = partial(_given, answer)
@@ -199,6 +201,40 @@ class _RegistrySerializer:
                 missing = next_missing
             finally:
                 _fetched.reset(token)
+
+    def _check_answer(self, error: Exception) -> None:
+        """Raise an error in place of what the client has raised, if the codec must not get it."""
+
+
+class _RegistrySerializer(_RegistryCodec):
+    """A :class:`kafkaclient.Serializer`."""
+
+    def serialize(self, value: Any, context: SerializationContext) -> Any:
+        """See :class:`kafkaclient.Serializer`."""
+        if not context.topic:
+            raise SerializationError(
+                "the subject of a schema depends on the topic, which a record of create_batch does "
+                "not have yet; use send or send_many"
+            )
+        return self._convert(value, context)
+
+
+class _RegistryDeserializer(_RegistryCodec):
+    """A :class:`kafkaclient.Deserializer`. Raises RegistryUnavailableError if the registry gives no
+    usable answer: that is not the fault of the record."""
+
+    def deserialize(self, data: bytes, context: SerializationContext) -> Any:
+        """See :class:`kafkaclient.Deserializer`."""
+        return self._convert(data, context)
+
+    def _check_answer(self, error: Exception) -> None:
+        if getattr(error, "http_status_code", None) not in _NO_SUCH_SCHEMA:
+            raise RegistryUnavailableError(
+                f"the schema registry gave no usable answer, so no record is skipped: {error!r}"
+            ) from error
+
+
+_NO_SUCH_SCHEMA = (404, 422)  # the record names a schema that the registry does not have
 
 
 class AvroSerializer(_RegistrySerializer):
@@ -270,8 +306,67 @@ class ProtobufSerializer(_RegistrySerializer):
         super().__init__(schema_registry_client, lambda registry: kind(msg_type, registry, *given))
 
 
+class AvroDeserializer(_RegistryDeserializer):
+    """confluent-kafka's ``AvroDeserializer`` for a consumer's ``value_deserializer`` or
+    ``key_deserializer``, with its arguments; otherwise as :class:`AvroSerializer`. ``from_dict``
+    may be called twice for a record that waits for the registry."""
+
+    def __init__(
+        self,
+        schema_registry_client: Any,
+        schema_str: Any = None,
+        from_dict: Callable[[dict[str, Any], Any], Any] | None = None,
+        return_record_name: bool = False,
+        conf: dict[str, Any] | None = None,
+        rule_conf: dict[str, Any] | None = None,
+        rule_registry: Any = None,
+    ) -> None:
+        kind = _confluent("avro", "AvroDeserializer")
+        given = (schema_str, from_dict, return_record_name, conf, rule_conf, rule_registry)
+        super().__init__(schema_registry_client, lambda registry: kind(registry, *given))
+
+
+class JSONDeserializer(_RegistryDeserializer):
+    """confluent-kafka's ``JSONDeserializer``, as :class:`AvroDeserializer` is used."""
+
+    def __init__(
+        self,
+        schema_str: Any,
+        from_dict: Callable[[dict[str, Any], Any], Any] | None = None,
+        schema_registry_client: Any = None,
+        conf: dict[str, Any] | None = None,
+        rule_conf: dict[str, Any] | None = None,
+        rule_registry: Any = None,
+        json_decode: Callable[[str], Any] | None = None,
+    ) -> None:
+        kind = _confluent("json_schema", "JSONDeserializer")
+        given = (conf, rule_conf, rule_registry, json_decode)
+        super().__init__(
+            schema_registry_client, lambda registry: kind(schema_str, from_dict, registry, *given)
+        )
+
+
+class ProtobufDeserializer(_RegistryDeserializer):
+    """confluent-kafka's ``ProtobufDeserializer``, as :class:`AvroDeserializer` is used;
+    ``message_type`` is the class of the messages."""
+
+    def __init__(
+        self,
+        message_type: Any,
+        conf: dict[str, Any] | None = None,
+        schema_registry_client: Any = None,
+        rule_conf: dict[str, Any] | None = None,
+        rule_registry: Any = None,
+    ) -> None:
+        kind = _confluent("protobuf", "ProtobufDeserializer")
+        super().__init__(
+            schema_registry_client,
+            lambda registry: kind(message_type, conf, registry, rule_conf, rule_registry),
+        )
+
+
 def _confluent(module: str, name: str) -> Any:
-    """A sync serializer class of confluent-kafka."""
+    """A sync serializer or deserializer class of confluent-kafka."""
     try:
         return getattr(import_module(f"confluent_kafka.schema_registry.{module}"), name)
     except ImportError as error:

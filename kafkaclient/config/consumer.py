@@ -9,7 +9,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.config.kinds import BOOLEAN, FILLED_TEXT, Kind, integer, one_of, optional
+from kafkaclient.config.kinds import (
+    BOOLEAN,
+    ERROR_POLICY,
+    FILLED_TEXT,
+    Kind,
+    integer,
+    one_of,
+    optional,
+    serializer,
+)
 from kafkaclient.config.options import Section
 from kafkaclient.config.reader import ReaderConfig
 from kafkaclient.errors import ConfigError
@@ -21,6 +30,8 @@ if TYPE_CHECKING:
 
 _GROUP = Section("Group")
 _OFFSETS = Section("Offsets and commits")
+_DESERIALIZERS = Section("Deserializers")
+_DESERIALIZER = optional(serializer("(bytes) -> object", "deserialize(bytes, context)"))
 
 _ASSIGNORS = ("cooperative-sticky", "sticky", "range", "roundrobin")
 _JAVA_CLASS = re.compile(r"org\.apache\.kafka\.clients\.consumer\.(\w+)Assignor")
@@ -110,6 +121,18 @@ class ConsumerConfig(ReaderConfig):
     partitions are revoked, and at the end. A record in hand is never committed."""
     auto_commit_interval_ms: int = _OFFSETS.option(5_000, integer(1))
     """The time between two commits in milliseconds."""
+
+    key_deserializer: Any = _DESERIALIZERS.option(None, _DESERIALIZER)
+    """Makes an object of every key that is not null: a function of the bytes, or an object whose
+    method deserialize also gets the record's topic and headers (kafkaclient.Deserializer). Both may
+    be async. Without it keys are bytes. Batches have bytes in any case. See consume.md."""
+    value_deserializer: Any = _DESERIALIZERS.option(None, _DESERIALIZER)
+    """Makes an object of every value that is not null, as key_deserializer does of keys."""
+    on_error: Any = _DESERIALIZERS.option("fail", ERROR_POLICY)
+    """What happens to a record that cannot be deserialized. fail: the loop raises a
+    DeserializationError, and the position stays before the record. skip: the record is counted
+    (dropped-records-total) and logged. A function, maybe async, is called with the record and the
+    error, and the record is finished when it has returned; kafkaclient.DeadLetters is one."""
 
     @property
     def reset_age_s(self) -> float | None:

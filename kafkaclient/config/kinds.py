@@ -254,17 +254,27 @@ def name_or_object(names: tuple[str, ...], method: str, call: str) -> Kind[Any]:
     return Kind(f"one of {', '.join(names)}, or an object with a method {method}{call}", read)
 
 
-def _read_serializer(value: object) -> object:
-    has_context = callable(getattr(value, "serialize", None))
-    usable = not isinstance(value, type) if has_context else callable(value)
-    return _checked(value, usable)
+def serializer(call: str, method: str = "serialize(value, context)") -> Kind[Any]:
+    """A callable, maybe a coroutine function, or an object with this ``method``. The class of such
+    an object is refused, because it is a mistake."""
+    name = method.partition("(")[0]
+
+    def read(value: object) -> object:
+        has_context = callable(getattr(value, name, None))
+        usable = not isinstance(value, type) if has_context else callable(value)
+        return _checked(value, usable)
+
+    return Kind(f"a function {call}, or an object with a method {method}", read)
 
 
-def serializer(call: str) -> Kind[Any]:
-    """A callable, maybe a coroutine function, or an object with a method ``serialize``. The class
-    of such an object is refused, because it is a mistake."""
-    method = "serialize(value, context)"
-    return Kind(f"a function {call}, or an object with a method {method}", _read_serializer)
+def _read_error_policy(value: object) -> object:
+    return _checked(value, value in ("fail", "skip") or callable(value))
+
+
+ERROR_POLICY: Kind[Any] = Kind(
+    "'fail', 'skip', DeadLetters(producer, topic), or another function (record, error)",
+    _read_error_policy,
+)
 
 
 _HOOKS = ("on_start", "on_batch", "on_request")

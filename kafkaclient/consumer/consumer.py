@@ -22,6 +22,7 @@ from kafkaclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 
+    from kafkaclient.consumer.deserializers import DeserializedRecords
     from kafkaclient.consumer.records import Record
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.reader.batch import FetchedBatch
@@ -159,26 +160,28 @@ class Consumer(ObservationMixin):
 
     # --- taking records ---------------------------------------------------------------------------
 
-    def __aiter__(self) -> RecordStream:
+    def __aiter__(self) -> RecordStream | DeserializedRecords:
         """Records, each finished when the next one is taken. Raises, while it is iterated over:
 
         BrokerError: the group refuses this member, such as another one with the same
             ``group_instance_id``.
         AuthorizationError: reading a topic or the group is not permitted.
         NoOffsetError, OffsetOutOfRangeError, LogTruncatedError: with ``auto.offset.reset=none``.
+        DeserializationError: a record cannot be deserialized; the position stays before it.
+        RegistryUnavailableError: deserializers need the schema registry, which does not answer.
         UnreadableBatchError: a batch in the log is damaged; seek behind it to go on.
         ConsumerStateError: the consumer is not running, or another task takes records.
         Exception: what the rebalance listener has raised.
         """
         return self._records(tracked=False)
 
-    def tracked(self) -> RecordStream:
+    def tracked(self) -> RecordStream | DeserializedRecords:
         """Records that are finished when their :meth:`.Record.done` is called, in any order: for
         handlers that run concurrently. Committed is the offset up to which all are finished. Raises
         as ``async for record in consumer``."""
         return self._records(tracked=True)
 
-    def _records(self, *, tracked: bool) -> RecordStream:
+    def _records(self, *, tracked: bool) -> RecordStream | DeserializedRecords:
         runtime, number = self._running(), self._begin_loop()
         rows = runtime.partitions.begin_loop(tracked=tracked, whole=False)
 
@@ -187,7 +190,7 @@ class Consumer(ObservationMixin):
             return await runtime.steps.next_rows(tracked=tracked)
 
         self._stream = RecordStream(rows, refill)
-        return self._stream
+        return runtime.records(self._stream)
 
     def _begin_loop(self) -> int:
         """Take over from the loop before. Returns the loop's number."""
@@ -205,8 +208,8 @@ class Consumer(ObservationMixin):
             )
 
     async def batches(self) -> AsyncIterator[FetchedBatch]:
-        """Batches of records of one partition, as columns (Arrow) or rows. A batch is finished when
-        the next one is taken. Raises as ``async for record in consumer``."""
+        """Batches of records of one partition, as columns (Arrow) or rows, in bytes. A batch is
+        finished when the next one is taken. Raises as ``async for record in consumer``."""
         runtime, number = self._running(), self._begin_loop()
         rows = runtime.partitions.begin_loop(tracked=False, whole=True)
         while True:
@@ -244,9 +247,9 @@ class Consumer(ObservationMixin):
     async def _poll(
         self, partitions: tuple[tuple[str, int], ...], timeout_s: float | None, most: int
     ) -> dict[TopicPartition, list[Record]] | None:
-        polls = self._running().polls
+        runtime = self._running()
         self._begin_loop()
-        return await polls.poll(partitions, timeout_s, most)  # type: ignore[arg-type]
+        return await runtime.poll(partitions, timeout_s, most)  # type: ignore[arg-type]
 
     # --- what is consumed -------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Records, one object each, and how a loop steps through them without a task switch."""
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, Self, TypeVar, final
+from typing import Any, Protocol, Self, TypeVar, final
 
 from kafkaclient.reader.batch import FetchedBatch
 from kafkaclient.types import Headers, TopicPartition
@@ -19,7 +19,8 @@ class Tracker(Protocol):
 class Record:
     """A record. ``timestamp``: milliseconds since the epoch, -1 if it has none. ``timestamp_type``:
     0 if the producer set it (CreateTime), 1 if the broker did (LogAppendTime). ``key`` and
-    ``value`` are None if they are null."""
+    ``value`` are bytes, or what the consumer's deserializers make of them; None if they are
+    null."""
 
     def __init__(
         self,
@@ -28,8 +29,8 @@ class Record:
         offset: int,
         timestamp: int = -1,
         timestamp_type: int = 0,
-        key: bytes | None = None,
-        value: bytes | None = None,
+        key: Any = None,
+        value: Any = None,
         headers: Headers = (),
         tracker: Tracker | None = None,
     ) -> None: ...
@@ -44,13 +45,20 @@ class Record:
     @property
     def timestamp_type(self) -> int: ...
     @property
-    def key(self) -> bytes | None: ...
+    def key(self) -> Any: ...
     @property
-    def value(self) -> bytes | None: ...
+    def value(self) -> Any: ...
     @property
     def headers(self) -> Headers: ...
     @property
     def topic_partition(self) -> TopicPartition: ...
+    @property
+    def raw(self) -> Record:
+        """The record as it was fetched, with key and value in bytes."""
+
+    def deserialized(self, key: Any, value: Any) -> Record:
+        """The same record with another key and value; ``raw`` is this one."""
+
     def done(self) -> None:
         """The record is finished: the offset behind it may be committed once all records of the
         partition before it are finished, too. Without effect if it is finished already, or if the
@@ -99,6 +107,10 @@ class Rows:
     def take(self, most: int) -> list[Record]:
         """Up to so many further records. They are in hand, together with those before them."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether :meth:`cut` was called."""
+
     def next(self) -> Record | None:
         """The next record, which is then in hand; None if there is none. The one before it is
         finished."""
@@ -115,6 +127,10 @@ class Rows:
     def step_back(self) -> None:
         """What is in hand is not: it is handed out again."""
 
+    def give_back(self) -> None:
+        """The record that was handed out last was not: it is the next one again, unless the rows
+        are cut. Only directly after :meth:`next`."""
+
     def cut(self) -> None:
         """Hand out no more records."""
 
@@ -130,5 +146,9 @@ class RecordStream:
     def __init__(self, rows: Rows | None, refill: Callable[[], Awaitable[Rows | None]]) -> None: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[Record]: ...
+    @property
+    def rows(self) -> Rows | None:
+        """The rows of the record that was taken last."""
+
     def end(self) -> None:
         """Take no further record of the rows: another loop has them."""

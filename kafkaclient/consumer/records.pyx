@@ -12,6 +12,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 import asyncio
 from time import perf_counter
 
+from kafkaclient.errors import safe_repr
 from kafkaclient.types import TopicPartition
 
 __all__ = ["Record", "RecordStream", "Rows"]
@@ -32,6 +33,7 @@ cdef class Record:
     cdef readonly object value
     cdef readonly object headers
     cdef object _tracker
+    cdef Record _raw  # None: this is the record as it was fetched
 
     def __init__(
         self,
@@ -53,6 +55,19 @@ cdef class Record:
     @property
     def topic_partition(self):
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def raw(self):
+        return self if self._raw is None else self._raw
+
+    def deserialized(self, key, value):
+        cdef Record record = Record.__new__(Record)
+        record.topic, record.partition = self.topic, self.partition
+        record.offset, record.timestamp = self.offset, self.timestamp
+        record.timestamp_type = self.timestamp_type
+        record.key, record.value, record.headers = key, value, self.headers
+        record._tracker, record._raw = self._tracker, self
+        return record
 
     def done(self):
         if self._tracker is not None:
@@ -89,9 +104,10 @@ cdef class Record:
 
 
 def _short(data):
-    if data is None or len(data) <= 40:
-        return repr(data)
-    return f"{data[:40]!r}... ({len(data)} B)"
+    if isinstance(data, bytes):
+        return repr(data) if len(data) <= 40 else f"{data[:40]!r}... ({len(data)} B)"
+    text = safe_repr(data)
+    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 @cython.final
@@ -139,6 +155,7 @@ cdef class Rows:
     cdef Py_ssize_t _first  # in hand are the rows from here
     cdef Py_ssize_t _next  # to here, excluded
     cdef Py_ssize_t _end
+    cdef readonly bint is_cut
 
     def __init__(self, batch, tracker=None, unfinished=None):
         buffers = batch._buffers
@@ -236,8 +253,16 @@ cdef class Rows:
     def step_back(self):
         self._next = self._first
 
+    def give_back(self):
+        if self.is_cut:
+            self._end = self._next - 1
+        self._next -= 1
+        self._first = min(self._first, self._next)
+        if self._unfinished is not None:
+            self._unfinished.pop(self._offsets[self._next], None)
+
     def cut(self):
-        self._end = self._next
+        self._end, self.is_cut = self._next, True
 
 
 cdef class RecordStream
@@ -277,6 +302,10 @@ cdef class RecordStream:
 
     cdef bint has_row(self):
         return self._rows is not None and self._rows._next < self._rows._end
+
+    @property
+    def rows(self):
+        return self._rows
 
     def end(self):
         self._rows = None

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.consumer.commits import Commits
+from kafkaclient.consumer.deserializers import Deserializing
 from kafkaclient.consumer.initial_positions import InitialPositions
 from kafkaclient.consumer.membership import Membership
 from kafkaclient.consumer.partitions import Partitions
@@ -23,10 +24,12 @@ from kafkaclient.types import LastFetch
 from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Set
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Set
     from random import Random
 
     from kafkaclient.config.consumer import ConsumerConfig
+    from kafkaclient.consumer.deserializers import DeserializedRecords
+    from kafkaclient.consumer.records import Record, RecordStream
     from kafkaclient.consumer.subscription import RebalanceListener, Subscription
     from kafkaclient.metrics.consumer import ConsumerMetricsSnapshot
     from kafkaclient.net.dialer import Dialer
@@ -74,6 +77,9 @@ class ConsumerRuntime:
         self.commits = Commits(self.partitions, offsets, interval_s)
         committed = None if offsets is None else offsets.committed
         self._initial_positions = InitialPositions(config, cluster, committed, wall_clock, starting)
+        self._deserializing: Deserializing | None = None
+        if config.key_deserializer is not None or config.value_deserializer is not None:
+            self._deserializing = Deserializing(config, cluster.now, metrics.dropped)
         self._tasks: list[asyncio.Task[None]] = []
         self._member_task: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -233,6 +239,22 @@ class ConsumerRuntime:
             last_stable if self.config.read_committed else -1,
             int((self._wall_clock() - age_s) * 1000),
         )
+
+    def records(self, stream: RecordStream) -> RecordStream | DeserializedRecords:
+        """The records of the stream, deserialized if the consumer has deserializers."""
+        return stream if self._deserializing is None else self._deserializing.records(stream)
+
+    async def poll(
+        self, wanted: Collection[TopicPartition], timeout_s: float | None, most: int
+    ) -> dict[TopicPartition, list[Record]] | None:
+        """As :meth:`.Polls.poll`, deserialized. Raises the error of a record if no record comes
+        before it."""
+        while True:
+            found = await self.polls.poll(wanted, timeout_s, most)
+            if not found or self._deserializing is None:
+                return found
+            if given := await self._deserializing.polled(found, self.partitions):
+                return given
 
     async def offsets(
         self, partitions: list[TopicPartition], at: str | int

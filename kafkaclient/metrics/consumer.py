@@ -47,6 +47,7 @@ class ConsumerMetrics:
         group = self._group = Group(_WINDOWS)
         self._records = group.meter("records-consumed")
         self._bytes = group.meter("bytes-consumed")
+        self._dropped = group.meter("dropped-records")
         self._calls = {
             "FETCH": self._call("fetch", "fetch-latency"),
             "OFFSET_COMMIT": self._call("commit", "commit-latency"),
@@ -95,6 +96,10 @@ class ConsumerMetrics:
         self._bytes.record(nbytes, now)
         self._by_topic[topic]["records-consumed-total"] += records
         self._by_topic[topic]["bytes-consumed-total"] += nbytes
+
+    def dropped(self) -> None:
+        """A record could not be deserialized, and was skipped or given to ``on_error``."""
+        self._dropped.record(1, self._clock())
 
     def joining(self) -> None:
         """The member joins its group: a rebalance begins."""

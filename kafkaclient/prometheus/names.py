@@ -129,6 +129,7 @@ CONSUMER_UP = Exported("", "up", "1: the consumer runs. 0: it does not, or its e
 CONSUMER = (
     Exported("records-consumed-total", "records_consumed", "Records handed out."),
     Exported("bytes-consumed-total", "consumed_bytes", "Bytes of the keys and values of these records."),
+    Exported("dropped-records-total", "dropped_records", "Records that could not be deserialized, and were skipped or given to on_error."),
     Exported("records-lag", "lag_records", "Records between the positions and the ends of all assigned partitions."),
     Exported("records-lag-max", "lag_max_records", "The same of the partition that is furthest behind."),
     Exported("assigned-partitions", "assigned_partitions", "Partitions that the consumer has now."),

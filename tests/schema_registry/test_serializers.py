@@ -29,9 +29,18 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 import kafkaclient.schema_registry
 from kafkaclient import Producer, SerializationContext
-from kafkaclient.errors import ConfigError, SerializationError
-from kafkaclient.schema_registry import AvroSerializer, JSONSerializer, ProtobufSerializer
+from kafkaclient.consumer import Consumer
+from kafkaclient.errors import ConfigError, RegistryUnavailableError, SerializationError
+from kafkaclient.schema_registry import (
+    AvroDeserializer,
+    AvroSerializer,
+    JSONDeserializer,
+    JSONSerializer,
+    ProtobufDeserializer,
+    ProtobufSerializer,
+)
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.wire.records import BatchBuilder
 from tests.schema_registry.stub import PASSWORD, USER, running_stub
 
 if TYPE_CHECKING:
@@ -62,6 +71,13 @@ def _message_class() -> Any:
 
 
 MESSAGE = _message_class()
+
+
+def a_batch(value: bytes) -> bytes:
+    builder = BatchBuilder(2**16)
+    builder.append(0, None, value, [])
+    builder.seal(0)
+    return bytes(builder.buffer())
 
 
 @pytest.fixture
@@ -137,6 +153,45 @@ async def test_values_survive_the_way(fake: FakeCluster, kind: Any, over_http: b
         assert (log[0].key or b"")[5:] == expected[5:]
         read = await deserialize(expected, context())
         assert read == value
+
+
+@pytest.mark.parametrize("kind", [_avro, _json, _protobuf])
+async def test_consumers_deserialize(fake: FakeCluster, kind: Any) -> None:
+    """Only the first record waits, and no record is skipped because the registry is down."""
+    conf = {"use.deprecated.format": False}
+    async with running_stub() as stub, client_of(stub, **{"max.retries": 0}) as client:
+        serializer, _, value = await kind(client)
+        async with producing(fake, value_serializer=serializer) as producer:
+            await producer.send_and_wait("t", value)
+            await producer.send_and_wait("t", value)
+        fake.append("t", 0, a_batch(b"\0\0\0\0\x63nonsense"))  # no schema has the id
+        async with producing(fake, value_serializer=serializer) as producer:
+            await producer.send_and_wait("t", value)
+        async with client_of(stub, **{"max.retries": 0}) as reading:
+            deserializer = {
+                _avro: lambda: AvroDeserializer(reading),
+                _json: lambda: JSONDeserializer(JSON, None, reading),
+                _protobuf: lambda: ProtobufDeserializer(MESSAGE, conf, reading),
+            }[kind]()
+            async with Consumer(
+                fake.bootstrap, dialer=fake, value_deserializer=deserializer, on_error="skip"
+            ) as consumer:
+                consumer.assign([("t", 0)])
+                consumer.seek(("t", 0), 0)
+                if kind is not _protobuf:  # a protobuf schema is not asked for
+                    stub.refuse_with = 503
+                    with pytest.raises(RegistryUnavailableError, match="not available"):
+                        await anext(aiter(consumer))
+                    stub.refuse_with = 0
+                stub.calls.clear()
+                records = aiter(consumer)
+                offsets = []
+                for _ in range(3):
+                    record = await anext(records)
+                    assert record.value == value
+                    offsets.append(record.offset)
+                assert offsets == ([0, 1, 3] if kind is not _protobuf else offsets)
+                assert sum(stub.calls.values()) <= 3
 
 
 async def test_a_burst_asks_the_registry_once(fake: FakeCluster) -> None:

@@ -12,8 +12,9 @@ _PAGE = Path(__file__).parents[2] / "docs" / "reference" / "spark.md"
 _ROOTS = {"KafkaError", "KafkaTimeoutError"}
 _NEVER = {
     "groups": {"ConsumerStateError", "NoOffsetError"},
+    "deserializers": {"DeserializationError", "RegistryUnavailableError"},
     "streams": {
-        *("DeserializationError", "ProcessingError", "StateStoreError", "StoreUnavailableError"),
+        *("ProcessingError", "StateStoreError", "StoreUnavailableError"),
         *("StreamsError", "TaskAssignmentError"),
     },
     "reassignments and limits of partitions": {"PartitionLimitRaceError", "ReassignmentError"},

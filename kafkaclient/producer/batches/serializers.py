@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.types import Buffer, HeadersLike
 
-__all__ = ["AwaitedFields", "SerializationContext", "Serializers"]
+__all__ = ["AwaitedFields", "SerializationContext", "Serializers", "function_of"]
 
 _BUFFERS = (bytes, bytearray, memoryview, NoneType)
 
 
 class SerializationContext:
-    """The record that a :class:`Serializer` works for (confluent-kafka: ``SerializationContext``).
+    """The record that a serializer or deserializer works for (confluent-kafka:
+    ``SerializationContext``).
 
     ``topic`` is the record's topic; it is empty for ``create_batch``, whose records have no topic
     yet. ``field`` says which part of the record is serialized. ``headers`` has the record's headers
@@ -73,8 +74,8 @@ class Serializers:
     __slots__ = ("_key", "_key_gets_context", "_value", "_value_gets_context")
 
     def __init__(self, config: ProducerConfig) -> None:
-        self._key, self._key_gets_context = _function_of(config.key_serializer)
-        self._value, self._value_gets_context = _function_of(config.value_serializer)
+        self._key, self._key_gets_context = function_of(config.key_serializer, "serialize")
+        self._value, self._value_gets_context = function_of(config.value_serializer, "serialize")
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Serializers | None:
@@ -205,11 +206,12 @@ def _refused(topic: str, field: str, item: object) -> SerializationError:
     )
 
 
-def _function_of(serializer: Any) -> tuple[Callable[..., Any] | None, bool]:
-    """The function of a serializer, and whether it gets a context."""
+def function_of(serializer: Any, method: str) -> tuple[Callable[..., Any] | None, bool]:
+    """The function of a serializer or deserializer, and whether it is ``method`` and gets a
+    context."""
     if serializer is None or callable(serializer):
         return serializer, False
-    return serializer.serialize, True
+    return getattr(serializer, method), True
 
 
 def _in_bytes(topic: str, field: str, item: object) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.dead_letters import dead_letter_headers, error_text
 from kafkaclient.errors import (
     AuthorizationError,
     BrokerError,
@@ -298,7 +298,7 @@ class RecordWork:
         step, code, failure_type = _DECODING if decoding else _PROCESSING
         what = (
             f"the record at {topic}-{partition}, offset {record.offset}, cannot be {step}: "
-            f"{type(error).__name__}: {_error_text(error)}"
+            f"{type(error).__name__}: {error_text(error)}"
         )
         if handler == FAIL:
             failure = failure_type(
@@ -312,7 +312,8 @@ class RecordWork:
             timestamp_ms = None if record.timestamp < 0 else record.timestamp  # -1: there is none
             if isinstance(error, BrokerError) and error.code == ErrorCode.INVALID_TIMESTAMP:
                 timestamp_ms = None  # now: the dead letter topic may refuse it, too
-            headers = _dead_letter_headers(record, self._source, error)
+            added = dead_letter_headers(topic, partition, record.offset, error)
+            headers = [*record.headers, *added]
             rest = (record.value, record.key, None, timestamp_ms, headers)
             try:
                 dead_letter = self._output.checked(OutgoingRecord(handler.topic, *rest))
@@ -327,31 +328,3 @@ class RecordWork:
             return [dead_letter]
         _log.warning("%s; it was skipped", what)
         return []
-
-
-def _dead_letter_headers(
-    record: Any, source: TopicPartition, error: BaseException
-) -> list[tuple[str, bytes]]:
-    """The record's own headers plus KIP-1034's headers (``ExceptionHandlerUtils.java``)."""
-    about = {
-        "exception": f"{type(error).__module__}.{type(error).__qualname__}",
-        "stacktrace": "".join(traceback.format_exception(error)),
-        "message": _error_text(error),
-        "topic": source.topic,
-        "partition": str(source.partition),
-        "offset": str(record.offset),
-    }
-    added = [
-        (f"__streams.errors.{name}", text.encode(errors="backslashreplace"))
-        for name, text in about.items()
-    ]
-    return [*record.headers, *added]
-
-
-def _error_text(error: BaseException) -> str:
-    """The error's text, safe to log: characters that UTF-8 cannot encode are escaped, and a failing
-    ``__str__`` of the application's error is caught."""
-    try:
-        return str(error).encode(errors="backslashreplace").decode()
-    except Exception as failed:  # noqa: BLE001 - report the record's error, not this one
-        return f"<its __str__ raised {type(failed).__name__}>"

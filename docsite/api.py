@@ -104,6 +104,8 @@ PAGES = (
             "SerializationContext",
             "Hooks",
             "FinishedBatch",
+            "ConsumedBatch",
+            "FinishedCommit",
             "FinishedRequest",
             "UnseenFailure",
             "Token",

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
     from kafkaclient.consumer.deserializers import Deserializer
     from kafkaclient.dead_letters import DeadLetters
     from kafkaclient.errors import KafkaError
-    from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
+    from kafkaclient.hooks import (
+        ConsumedBatch,
+        FinishedBatch,
+        FinishedCommit,
+        FinishedRequest,
+        Hooks,
+    )
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.net.tokens import Token, TokenProvider
     from kafkaclient.producer.batches.delivery import Delivery
@@ -53,6 +59,7 @@ __all__ = [
     "BulkDelivery",
     "BulkMetadata",
     "ClusterView",
+    "ConsumedBatch",
     "Consumer",
     "ConsumerGroupMetadata",
     "DeadLetters",
@@ -60,6 +67,7 @@ __all__ = [
     "DeliveryFuture",
     "Deserializer",
     "FinishedBatch",
+    "FinishedCommit",
     "FinishedRequest",
     "Health",
     "Hooks",
@@ -97,7 +105,7 @@ _HOMES = {
     "consumer.deserializers": ("Deserializer",),
     "dead_letters": ("DeadLetters",),
     "errors": ("KafkaError",),
-    "hooks": ("FinishedBatch", "FinishedRequest", "Hooks"),
+    "hooks": ("ConsumedBatch", "FinishedBatch", "FinishedCommit", "FinishedRequest", "Hooks"),
     "metrics.snapshot": ("MetricsSnapshot",),
     "net.tokens": ("Token", "TokenProvider"),
     "producer.batches.delivery": ("Delivery",),

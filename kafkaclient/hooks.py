@@ -1,4 +1,4 @@
-"""``Hooks``: one place to see the start, every batch and every request of a producer.
+"""``Hooks``: one place to see what a producer or a consumer does, batch by batch.
 
 Tracing, metrics and the telemetry files stand on them.
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Set
+
     from kafkaclient.errors import KafkaError
+    from kafkaclient.types import OffsetAndMetadata, TopicPartition
 
 
 class FinishedBatch(NamedTuple):
@@ -65,17 +68,43 @@ class FinishedRequest(NamedTuple):
     """Why there was no response. Errors inside a response do not count here."""
 
 
-class Hooks:
-    """Override what you want to see, and give an object as the producer's option ``hooks``.
+class ConsumedBatch(NamedTuple):
+    """Records of one partition that a consumer is about to hand out."""
 
-    The producer calls the methods on its event loop, in the middle of its work: they must be quick,
-    and must not call the producer. An exception is logged, and changes nothing. A method that is
-    not overridden costs nothing.
+    topic: str
+    partition: int
+    records: int
+    bytes: int
+    """Of keys and values."""
+    base_offset: int
+    next_offset: int
+    """The offset behind the last record."""
+    lag: int
+    """Offsets between the last record and the end of the partition when the batch was fetched."""
+
+
+class FinishedCommit(NamedTuple):
+    """A commit of offsets that the coordinator has answered, or that was given up."""
+
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
+    latency_s: float
+    """From the call until the answer, also if it was tried several times."""
+    error: Exception | None
+    """Why nothing is known to be committed; None if the offsets were committed."""
+
+
+class Hooks:
+    """Override what you want to see, and give an object as the option ``hooks`` of a producer or a
+    consumer.
+
+    The client calls the methods on its event loop, in the middle of its work: they must be quick,
+    and must not call the client. An exception is logged, and changes nothing. A method that is not
+    overridden costs nothing. ``on_batch`` and ``on_request`` are a producer's.
     """
 
-    def on_start(self, producer: Any) -> None:
-        """``producer``, a :class:`kafkaclient.Producer`, has been started and takes records. The
-        requests of the start were reported before. Not called if the start failed."""
+    def on_start(self, client: Any, /) -> None:
+        """``client``, a :class:`kafkaclient.Producer` or :class:`kafkaclient.Consumer`, has been
+        started. The requests of the start were reported before. Not called if the start failed."""
 
     def on_batch(self, batch: FinishedBatch) -> None:
         """A batch was delivered or has failed. A batch that the broker found too large is reported
@@ -83,3 +112,18 @@ class Hooks:
 
     def on_request(self, request: FinishedRequest) -> None:
         """A request was answered, or will not be answered."""
+
+    def on_consume(self, batch: ConsumedBatch) -> None:
+        """A loop of a consumer is about to go through a batch."""
+
+    def on_commit(self, commit: FinishedCommit) -> None:
+        """Offsets of a consumer were committed, or the commit has failed."""
+
+    def on_assigned(self, partitions: Set[TopicPartition]) -> None:
+        """A consumer's group has assigned partitions to it. Its rebalance listener comes after."""
+
+    def on_revoked(self, partitions: Set[TopicPartition]) -> None:
+        """A consumer gives up partitions. Its rebalance listener comes after."""
+
+    def on_lost(self, partitions: Set[TopicPartition]) -> None:
+        """Partitions of a consumer may belong to other members already."""

@@ -13,6 +13,7 @@ from kafkaclient.config.kinds import (
     BOOLEAN,
     ERROR_POLICY,
     FILLED_TEXT,
+    HOOKS,
     Kind,
     integer,
     one_of,
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaclient.config.options import Given
+    from kafkaclient.hooks import Hooks
 
 _GROUP = Section("Group")
 _OFFSETS = Section("Offsets and commits")
-_DESERIALIZERS = Section("Deserializers")
+_DESERIALIZERS = Section("Deserializers and hooks")
 _DESERIALIZER = optional(serializer("(bytes) -> object", "deserialize(bytes, context)"))
 
 _ASSIGNORS = ("cooperative-sticky", "sticky", "range", "roundrobin")
@@ -133,6 +135,10 @@ class ConsumerConfig(ReaderConfig):
     DeserializationError, and the position stays before the record. skip: the record is counted
     (dropped-records-total) and logged. A function, maybe async, is called with the record and the
     error, and the record is finished when it has returned; kafkaclient.DeadLetters is one."""
+
+    hooks: tuple[Hooks, ...] = _DESERIALIZERS.option((), HOOKS)
+    """Objects that see the start, every batch, every commit and every rebalance
+    (kafkaclient.hooks.Hooks)."""
 
     @property
     def reset_age_s(self) -> float | None:

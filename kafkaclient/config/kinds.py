@@ -277,7 +277,10 @@ ERROR_POLICY: Kind[Any] = Kind(
 )
 
 
-_HOOKS = ("on_start", "on_batch", "on_request")
+_HOOKS = (
+    *("on_start", "on_batch", "on_request"),
+    *("on_consume", "on_commit", "on_assigned", "on_revoked", "on_lost"),
+)
 
 
 def _read_hooks(value: object) -> tuple[Hooks, ...]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkaclient.consumer.partitions import Partitions
+    from kafkaclient.consumer.reports import ConsumerReports
     from kafkaclient.group.connection import GroupOffsets
     from kafkaclient.types import OffsetAndMetadata, TopicPartition
 
@@ -30,9 +31,13 @@ class Commits:
         partitions: Partitions,
         offsets: GroupOffsets | None,
         interval_s: float | None,
+        clock: Callable[[], float],
+        reports: ConsumerReports,
     ) -> None:
         self._partitions = partitions
         self._offsets = offsets
+        self._clock = clock
+        self._reports = reports
         self._interval_s = interval_s if offsets is not None else None
 
     async def commit(
@@ -56,8 +61,14 @@ class Commits:
         self, wanted: Callable[[], Mapping[TopicPartition, int | OffsetAndMetadata]]
     ) -> None:
         """``wanted`` is called when the commit is sent: partitions may be revoked before."""
-        if wanted() and self._offsets is not None:
-            sent = await self._offsets.commit(wanted)
+        if (offsets := wanted()) and self._offsets is not None:
+            began = self._clock()
+            try:
+                sent = await self._offsets.commit(wanted)
+            except Exception as error:
+                self._reports.committed(offsets, self._clock() - began, error)
+                raise
+            self._reports.committed(sent, self._clock() - began, None)
             self._partitions.note_committed(
                 {tp: each if isinstance(each, int) else each.offset for tp, each in sent.items()}
             )

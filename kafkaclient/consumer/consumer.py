@@ -128,6 +128,7 @@ class Consumer(ObservationMixin):
             await self._runtime.start()
             if self._subscription is not None:
                 self._runtime.subscribe(self._subscription)
+            self._runtime.reports.started(self)
         except BaseException:
             await self.stop()
             raise

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kafkaclient.config.consumer import ConsumerConfig
     from kafkaclient.consumer.commits import Commits
     from kafkaclient.consumer.partitions import Partitions
+    from kafkaclient.consumer.reports import ConsumerReports
     from kafkaclient.consumer.steps import PollInterval
     from kafkaclient.consumer.subscription import RebalanceListener, Subscription
     from kafkaclient.group.commit_gate import CommitGate
@@ -65,8 +66,10 @@ class Membership:
         listener: RebalanceListener,
         clock: Callable[[], float],
         metrics: ConsumerMetrics,
+        reports: ConsumerReports,
     ) -> None:
         self._config = config
+        self._reports = reports
         self._metrics = metrics
         self.rebalance_began = metrics.rebalance_began
         self._cluster = cluster
@@ -94,6 +97,12 @@ class Membership:
     @property
     def protocol(self) -> str:
         return "classic" if self._is_classic else "consumer"
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the consumer is in its group, or joins it: not before the topics were looked up,
+        nor after it had to leave."""
+        return self._member is not None
 
     def commit_refused(self, code: int, group: ConsumerGroupMetadata) -> None:
         """The coordinator has refused a commit."""
@@ -134,6 +143,7 @@ class Membership:
         """The consumer has unsubscribed from these partitions: commit what was finished."""
         assert self._commits is not None
         if partitions:
+            self._reports.revoked(partitions)
             await self._tell(self._listener.on_revoked, partitions)
         await self._commits.commit_last("unsubscribe", _COMMIT_TIMEOUT_S, lambda: offsets)
 
@@ -331,6 +341,7 @@ class Membership:
             return
         _log.info("group %s: %s added", self._connection.group_id, listed(partitions))
         self._partitions.add(partitions, self._subscribed.is_new)
+        self._reports.assigned(partitions)
         await self._tell(self._listener.on_assigned, partitions)
         self._partitions.start(partitions)
 
@@ -347,6 +358,7 @@ class Membership:
     async def _give_up(self, partitions: Set[TopicPartition]) -> None:
         assert self._commits is not None
         self._giving_up |= partitions
+        self._reports.revoked(partitions)
         try:
             await self._tell(self._listener.on_revoked, partitions)
         finally:
@@ -365,6 +377,7 @@ class Membership:
             *(self._connection.group_id, listed(partitions)),
         )
         self._partitions.remove(partitions)
+        self._reports.lost(partitions)
         self._losing = asyncio.create_task(self._tell_lost(self._losing, partitions))
 
     async def _tell_lost(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.errors import ConsumerStateError
+from kafkaclient.producer.observability.health import Health
 from kafkaclient.topic_names import several
 from kafkaclient.types import OffsetAndTimestamp, TopicPartition
 
@@ -144,6 +145,21 @@ class ObservationMixin:
         position = partitions[partition].position
         assert position is not None
         return position
+
+    async def healthy(self, timeout: float = 2.0) -> Health:
+        """Ask the brokers whether records can be consumed now, for a readiness probe: ``if not
+        (health := await consumer.healthy()): return 503, str(health)``.
+
+        Not healthy: the consumer does not run, or its loop has ended with an error; no broker that
+        leads a topic in use answers within ``timeout`` seconds; no partition of a topic can be
+        read; or it is not in its group, such as after ``max.poll.interval.ms``. A rebalance that
+        lasts longer than 5 s is a warning. Raises no KafkaError, and can be called before the
+        start.
+        """
+        runtime = self._runtime
+        if runtime is None or self._is_closing:
+            return Health((f"the consumer is {'closed' if self._is_closing else 'not started'}",))
+        return await runtime.healthy(timeout)
 
     def metrics(self) -> ConsumerMetricsSnapshot:
         """All metrics under Java's names; docs/how-to/consume.md lists them. Without requests to

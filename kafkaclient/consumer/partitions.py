@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.consumer.records import Record
     from kafkaclient.errors import KafkaError
+    from kafkaclient.reader.batch import FetchedBatch
     from kafkaclient.reader.reading import Reading
 
 
@@ -22,14 +23,14 @@ class Partitions:
     """Owns the assigned partitions and their states, and the read that fetches them.
 
     ``on_starting`` is called when there is a partition whose position must be found, ``on_rows``
-    with the topic, records and bytes that are about to be handed out.
+    with a batch that is about to be handed out.
     """
 
     def __init__(
         self,
         reading: Reading,
         on_starting: Callable[[], None],
-        on_rows: Callable[[str, int, int], None],
+        on_rows: Callable[[FetchedBatch], None],
     ) -> None:
         self._reading = reading
         self._on_starting = on_starting
@@ -223,7 +224,7 @@ class Partitions:
         rows = partition.rows = Rows(batch, partition, unfinished)
         self._current = partition
         self._takes += 1
-        self._on_rows(batch.topic, len(batch), batch.content_bytes)
+        self._on_rows(batch)
         return rows
 
     def _skip_invisible(self) -> None:
@@ -328,7 +329,7 @@ class Partitions:
         if partition not in self._held:
             self._held.append(partition)
         self._reading.pause(batch.topic_partition)
-        self._on_rows(batch.topic, len(batch), batch.content_bytes)
+        self._on_rows(batch)
         return partition
 
     def finish_hand(self) -> None:

@@ -6,17 +6,20 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.cluster.waits import LOGGED_AFTER_S
 from kafkaclient.consumer.commits import Commits
 from kafkaclient.consumer.deserializers import Deserializing
 from kafkaclient.consumer.initial_positions import InitialPositions
 from kafkaclient.consumer.membership import Membership
 from kafkaclient.consumer.partitions import Partitions
 from kafkaclient.consumer.polls import Polls
+from kafkaclient.consumer.reports import ConsumerReports
 from kafkaclient.consumer.steps import PollInterval, Steps
-from kafkaclient.errors import ConsumerStateError
+from kafkaclient.errors import ConsumerStateError, safe_repr
 from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.group.connection import GroupConnection, GroupOffsets
 from kafkaclient.metrics.consumer import ConsumerMetrics
+from kafkaclient.producer.observability.health import Health, check_brokers
 from kafkaclient.reader.cluster import ReaderCluster
 from kafkaclient.reader.reading import Reading
 from kafkaclient.time_limit import cancel_and_wait
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from kafkaclient.consumer.subscription import RebalanceListener, Subscription
     from kafkaclient.metrics.consumer import ConsumerMetricsSnapshot
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.reader.batch import FetchedBatch
     from kafkaclient.types import TopicPartition
 
 _LAST_COMMIT_S = 10.0
@@ -67,14 +71,15 @@ class ConsumerRuntime:
         self.group_offsets: GroupOffsets | None = None
         self._membership: Membership | None = None
         starting = asyncio.Event()
-        self.partitions = Partitions(self._reading, starting.set, metrics.consumed)
+        self.reports = ConsumerReports(config.hooks)
+        self.partitions = Partitions(self._reading, starting.set, self._on_rows)
         self.steps = Steps(self._reading, self.partitions, config.auto_offset_reset, self._on_step)
         self.polls = Polls(self.steps, self.partitions, cluster.now, finish=finish_at_once)
         if config.group_id is not None:
             self._make_group(config.group_id, listener, clock or self.loop.time)
         offsets = self.group_offsets
         interval_s = config.auto_commit_interval_ms / 1000 if config.enable_auto_commit else None
-        self.commits = Commits(self.partitions, offsets, interval_s)
+        self.commits = Commits(self.partitions, offsets, interval_s, cluster.now, self.reports)
         committed = None if offsets is None else offsets.committed
         self._initial_positions = InitialPositions(config, cluster, committed, wall_clock, starting)
         self._deserializing: Deserializing | None = None
@@ -117,6 +122,7 @@ class ConsumerRuntime:
             listener,
             clock,
             self._metrics,
+            self.reports,
         )
         self.group_offsets = GroupOffsets(
             connection, self.gate, membership.commit_refused, config.call_limit.seconds
@@ -138,6 +144,10 @@ class ConsumerRuntime:
             await work()
         except Exception as error:  # noqa: BLE001 - the loop raises it
             self.steps.fail(error)
+
+    def _on_rows(self, batch: FetchedBatch) -> None:
+        self._metrics.consumed(batch.topic, len(batch), batch.content_bytes)
+        self.reports.consumed(batch)
 
     def _on_step(self) -> None:
         self._metrics.polled()
@@ -274,6 +284,28 @@ class ConsumerRuntime:
             known = end is not None and position is not None
             found[where] = max(0, (end or 0) - (position or 0)) if known else None
         return found
+
+    async def healthy(self, timeout_s: float) -> Health:
+        """See :meth:`.Consumer.healthy`."""
+        try:
+            self.steps.check()
+        except BaseException as error:  # noqa: BLE001 - it is reported
+            return Health((f"the consumer cannot consume any more: {safe_repr(error)}",))
+        now = self.cluster.now()
+        found = await check_brokers(
+            self.cluster.metadata, self.cluster.router, timeout_s, now, {}, (), use="read"
+        )
+        if self._membership is None or self._member_task is None:
+            return found
+        group, problems, warnings = self.config.group_id, found.problems, found.warnings
+        if not self._membership.is_member:
+            problems += (
+                f"the consumer is not in group {group}: it begins to join, or it has left because "
+                "no record was asked for within max.poll.interval.ms",
+            )
+        elif (rebalancing_s := self._metrics.rebalancing_s) > LOGGED_AFTER_S:
+            warnings += (f"group {group} has been rebalancing for {rebalancing_s:.0f} s",)
+        return Health(problems, warnings)
 
     def snapshot_metrics(self) -> ConsumerMetricsSnapshot:
         """See :meth:`.Consumer.metrics`."""

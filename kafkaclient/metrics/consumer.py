@@ -118,6 +118,12 @@ class ConsumerMetrics:
             now = self._last["rebalance"] = self._clock()
             self._rebalance_s.record(now - since, now)
 
+    @property
+    def rebalancing_s(self) -> float:
+        """For how long a rebalance goes on; 0 if there is none."""
+        since = self._rebalancing_since
+        return 0.0 if since is None else self._clock() - since
+
     def membership_lost(self) -> None:
         """The partitions were lost."""
         self._failed_rebalances.record(1, self._clock())

@@ -1,4 +1,4 @@
-"""Whether a producer can deliver records now: asks the brokers that lead the topics in use."""
+"""Whether a client can reach the brokers that lead the topics in use."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MOST_NAMED = 5  # partitions in one message
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The answer of :meth:`Producer.healthy`: true if there are no problems.
+    """The answer of ``healthy()`` of a producer or consumer: true if there are no problems.
 
     ``str(health)`` names everything that was found, for a log or the body of a response.
     """
 
     problems: tuple[str, ...] = ()
-    """Why records cannot be delivered now: the producer does not run, no broker answers, or none of
-    a topic's partitions can be written."""
+    """Why records cannot be delivered or consumed now: the client does not run, no broker answers,
+    none of a topic's partitions can be written or read, or the consumer is not in its group."""
     warnings: tuple[str, ...] = ()
     """What delays some records only: partitions whose leader does not answer (records without a key
     go to other partitions), and what calls have waited for longer than 5 s."""
@@ -51,12 +51,14 @@ async def check_brokers(
     now: float,
     misrouted: Mapping[int, str],
     removed: Iterable[TopicPartition],
+    use: str = "written",
 ) -> Health:
     """Probe the leaders of all topics in use, or all brokers without such a topic, at the same
     time. Requests new metadata if a leader does not answer, because another broker may lead by now,
     and if the metadata is old at the clock's time ``now``. The next check sees it. ``misrouted``:
     why brokers are not reached, whatever answers at their addresses. ``removed``: partitions that
-    records wait for and that their topics no longer have."""
+    records wait for and that their topics no longer have. ``use``: what the client does with
+    partitions, for messages."""
     view = metadata.view
     leaders = {n for topic in view.topics.values() for n in topic.leaders if n in view.brokers}
     asked = leaders or view.brokers
@@ -80,13 +82,13 @@ async def check_brokers(
         if not unavailable:
             continue
         if len(unavailable) == len(topic.partitions):
-            problems.append(f"no partition of topic {topic.name} can be written: {why}")
+            problems.append(f"no partition of topic {topic.name} can be {use}: {why}")
         else:
             numbers = ", ".join(str(p.partition) for p in unavailable[:_MOST_NAMED])
             left = len(unavailable) - _MOST_NAMED
             more = f" and {left} more" if left > 0 else ""
             warnings.append(
-                f"partitions {numbers}{more} of topic {topic.name} cannot be written: {why}"
+                f"partitions {numbers}{more} of topic {topic.name} cannot be {use}: {why}"
             )
     warnings += [
         f"records wait for partition {tp.partition} of topic {tp.topic}, which the topic no longer "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
 from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.batch import BindingFacts
-from kafkaclient.producer.user_code import text_of_user_error
+from kafkaclient.producer.user_code import call_hooks, text_of_user_error
 
 if TYPE_CHECKING:
     import asyncio
@@ -164,7 +164,7 @@ _NO_FACTS = BindingFacts()
 
 def report_start(hooks: Sequence[Hooks], producer: object) -> None:
     """Tell the hooks that want it that ``producer`` has been started."""
-    _call([h.on_start for h in hooks if type(h).on_start is not Hooks.on_start], producer)
+    call_hooks([h.on_start for h in hooks if type(h).on_start is not Hooks.on_start], producer)
 
 
 def batch_reports(hooks: Sequence[Hooks], clock: Callable[[], float]) -> BatchReports | None:
@@ -238,7 +238,7 @@ class BatchReports:
             bound_by=facts.bound_by,
             error=batch_result.error,
         )
-        _call(self._hooks, finished)
+        call_hooks(self._hooks, finished)
 
 
 class RequestReports:
@@ -260,23 +260,7 @@ class RequestReports:
         self, node_id: int, api: str, nbytes: int, latency_s: float, error: KafkaError | None
     ) -> None:
         self._count(node_id, api, nbytes, latency_s, error)
-        _call(self._hooks, FinishedRequest(node_id, api, latency_s, nbytes, error))
-
-
-def _call(hooks: Sequence[Callable[[T], object]], seen: T) -> None:
-    for hook in hooks:
-        try:
-            hook(seen)
-        except BaseException as error:  # noqa: BLE001 - it is raised in the middle of other work
-            where = (getattr(seen, name, None) for name in ("topic", "partition", "broker"))
-            topic, partition, broker = where
-            _log.exception(
-                "the hook %r failed on %r: %s",
-                hook,
-                seen,
-                text_of_user_error(error),
-                extra=log_fields(topic=topic, partition=partition, broker=broker),
-            )
+        call_hooks(self._hooks, FinishedRequest(node_id, api, latency_s, nbytes, error))
 
 
 def _without(calls: Sequence[Callable[[T], object]], hooks: Hooks) -> list[Callable[[T], object]]:

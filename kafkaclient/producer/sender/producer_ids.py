@@ -38,8 +38,8 @@ _log = logging.getLogger(__name__)
 _REFUSALS = (ProducerFencedError, UnsupportedVersionError)
 
 
-class Supervisor(Protocol):
-    """What ends the producer (``ProducerRuntime``)."""
+class FatalErrors(Protocol):
+    """Is told of errors after which the producer cannot go on (``ProducerRuntime``)."""
 
     def fail_producer(self, error: KafkaError) -> None:
         """Fail everything pending, and every further send, with ``error``."""
@@ -59,7 +59,7 @@ class ProducerIdFetcher:
         metadata: Metadata,
         config: ProducerConfig,
         wakeup: Wakeup,
-        supervisor: Supervisor,
+        fatal_errors: FatalErrors,
         *,
         clock: Callable[[], float],
         rng: Random,
@@ -70,7 +70,7 @@ class ProducerIdFetcher:
         self._metadata = metadata
         self._config = config
         self._wakeup = wakeup
-        self._supervisor = supervisor
+        self._fatal_errors = fatal_errors
         self._clock = clock
         self._rng = rng
         self.refusals = 0
@@ -103,7 +103,7 @@ class ProducerIdFetcher:
             return  # closed
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
-            self._supervisor.crashed("the request for a producer id", error)
+            self._fatal_errors.crashed("the request for a producer id", error)
 
     async def _fetch(self) -> None:
         if self.refusals:  # each record that is sent calls ensure()
@@ -119,7 +119,7 @@ class ProducerIdFetcher:
             self.refusals += 1
             self._accumulator.fail_batches(error, self._clock(), in_flight=False)
         except _REFUSALS as error:
-            self._supervisor.fail_producer(error)
+            self._fatal_errors.fail_producer(error)
         else:
             self.refusals = 0
             self._identity.assign(answer.producer_id, answer.producer_epoch)

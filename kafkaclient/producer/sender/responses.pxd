@@ -9,7 +9,7 @@ from kafkaclient.producer.batches.partition_queue cimport PartitionQueue
 
 @cython.final
 cdef class ResponseHandler:
-    cdef public object _misrouting, _metadata, _settings, _rng, _supervisor
+    cdef public object _misrouting, _metadata, _settings, _rng, _fatal_errors
     cdef public IncompleteBatches _incomplete
     cdef public ProducerIdentity _identity
     cdef public ProducerMetrics _metrics

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.idempotence import ProducerIdentity
     from kafkaclient.producer.sender.liveness import Misrouting
-    from kafkaclient.producer.sender.producer_ids import Supervisor
+    from kafkaclient.producer.sender.producer_ids import FatalErrors
     from kafkaclient.producer.settings import RetrySettings
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
@@ -105,8 +105,8 @@ _SENT_AGAIN = (ErrorAction.RETRY, ErrorAction.SPLIT, ErrorAction.RESEQUENCE)
 
 
 class ResponseHandler:
-    """Has each batch completed, retried, split or failed. ``supervisor`` is told of an error after
-    which the producer cannot go on."""
+    """Has each batch completed, retried, split or failed. ``fatal_errors`` is told if the
+    producer cannot go on."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class ResponseHandler:
         settings: RetrySettings,
         metrics: ProducerMetrics,
         misrouting: Misrouting,
-        supervisor: Supervisor,
+        fatal_errors: FatalErrors,
         *,
         rng: Random,
     ) -> None:
@@ -127,7 +127,7 @@ class ResponseHandler:
         self._settings = settings
         self._metrics = metrics
         self._rng = rng
-        self._supervisor = supervisor
+        self._fatal_errors = fatal_errors
 
     def no_response(
         self,
@@ -282,7 +282,7 @@ class ResponseHandler:
             final = too_large(batch, error) if action is ErrorAction.SPLIT else error
             self._fail_rejected(batch, answer, final, now)
             if action is ErrorAction.FATAL and batch.stamped:  # else only this batch was rejected
-                self._supervisor.fail_producer(error)
+                self._fatal_errors.fail_producer(error)
 
     def _action_for(self, code: int) -> ErrorAction:
         action = action_for(code)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.sender.broker_lane import BrokerLane
-    from kafkaclient.producer.sender.producer_ids import ProducerIdFetcher, Supervisor
+    from kafkaclient.producer.sender.producer_ids import FatalErrors, ProducerIdFetcher
     from kafkaclient.producer.settings import SenderSettings
     from kafkaclient.producer.wakeup import Wakeup
     from kafkaclient.types import Buffer
@@ -70,7 +70,7 @@ class Sender:
     """Sends what is ready, has answers handled, and sleeps until there is something to do.
 
     ``wakeup`` runs the passes; the accumulator wakes it when there is something to do.
-    ``supervisor`` is told when the producer cannot go on.
+    ``fatal_errors`` is told when the producer cannot go on.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Sender:
         metrics: ProducerMetrics,
         wakeup: Wakeup,
         producer_ids: ProducerIdFetcher,
-        supervisor: Supervisor,
+        fatal_errors: FatalErrors,
         *,
         clock: Callable[[], float],
         rng: Random,
@@ -104,7 +104,7 @@ class Sender:
             settings.retrying,
             metrics,
             self.misrouting,
-            supervisor,
+            fatal_errors,
             rng=rng,
         )
         self.produce_versions = (MIN_VERSION, MAX_VERSION)

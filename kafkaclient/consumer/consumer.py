@@ -188,7 +188,7 @@ class Consumer(ObservationMixin):
 
         async def refill() -> Any:
             self._check_loop(number)
-            return await runtime.steps.next_rows(tracked=tracked)
+            return await runtime.feed.next_rows(tracked=tracked)
 
         self._stream = RecordStream(rows, refill)
         return runtime.records(self._stream)
@@ -216,7 +216,7 @@ class Consumer(ObservationMixin):
         while True:
             self._check_loop(number)
             if rows is None:
-                rows = await runtime.steps.next_rows(tracked=False)
+                rows = await runtime.feed.next_rows(tracked=False)
             if rows is None:
                 return
             rows.take_all()

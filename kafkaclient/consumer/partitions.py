@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Partitions:
     """Owns the assigned partitions and their states, and the read that fetches them.
 
-    ``on_starting`` is called when there is a partition whose position must be found, ``on_rows``
-    with a batch that is about to be handed out.
+    ``on_starting`` is called when a partition's position must be found, ``on_rows`` with a batch
+    before it is handed out.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.consumer.partitions import Partitions
     from kafkaclient.consumer.records import Record
-    from kafkaclient.consumer.steps import Steps
+    from kafkaclient.consumer.steps import RowFeed
     from kafkaclient.types import TopicPartition
 
 NO_LIMIT = sys.maxsize
@@ -23,9 +23,9 @@ class Polls:
     brokers, for all."""
 
     def __init__(
-        self, steps: Steps, partitions: Partitions, now: Callable[[], float], *, finish: bool
+        self, feed: RowFeed, partitions: Partitions, now: Callable[[], float], *, finish: bool
     ) -> None:
-        self._steps = steps
+        self._feed = feed
         self._partitions = partitions
         self._now = now
         self._finish = finish
@@ -38,12 +38,12 @@ class Polls:
     ) -> dict[TopicPartition, list[Record]] | None:
         """Records of these partitions (empty: of all), at most so many; an empty dictionary after
         ``timeout_s`` (None: no limit), None when the consumer is closed. What was handed out of
-        these partitions before is finished. Raises as :meth:`.Steps.wait`."""
+        these partitions before is finished. Raises as :meth:`.RowFeed.wait`."""
         until = None if timeout_s is None else self._now() + timeout_s
         self._partitions.finish_polled(wanted)
         left_s: float | None = 0.0
         is_first = True
-        while not self._steps.is_over:
+        while not self._feed.is_over:
             found = self._partitions.poll(wanted, most)
             if found and self._finish:
                 self._partitions.finish_polled(wanted)
@@ -63,7 +63,7 @@ class Polls:
             return
         self._is_waiting = True
         try:
-            await self._steps.wait(timeout_s)
+            await self._feed.wait(timeout_s)
         finally:
             self._is_waiting = False
             news, self._news = self._news, asyncio.Event()

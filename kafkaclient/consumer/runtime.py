@@ -14,7 +14,7 @@ from kafkaclient.consumer.membership import Membership
 from kafkaclient.consumer.partitions import Partitions
 from kafkaclient.consumer.polls import Polls
 from kafkaclient.consumer.reports import ConsumerReports
-from kafkaclient.consumer.steps import PollInterval, Steps
+from kafkaclient.consumer.steps import PollInterval, RowFeed
 from kafkaclient.errors import ConsumerStateError, safe_repr
 from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.group.connection import GroupConnection, GroupOffsets
@@ -73,8 +73,8 @@ class ConsumerRuntime:
         starting = asyncio.Event()
         self.reports = ConsumerReports(config.hooks)
         self.partitions = Partitions(self._reading, starting.set, self._on_rows)
-        self.steps = Steps(self._reading, self.partitions, config.auto_offset_reset, self._on_step)
-        self.polls = Polls(self.steps, self.partitions, cluster.now, finish=finish_at_once)
+        self.feed = RowFeed(self._reading, self.partitions, config.auto_offset_reset, self._on_step)
+        self.polls = Polls(self.feed, self.partitions, cluster.now, finish=finish_at_once)
         if config.group_id is not None:
             self._make_group(config.group_id, listener, clock or self.loop.time)
         offsets = self.group_offsets
@@ -109,7 +109,7 @@ class ConsumerRuntime:
         polls = PollInterval(
             config.max_poll_interval_ms,
             lambda: self.partitions.mark,
-            lambda: self.steps.is_awaited,
+            lambda: self.feed.is_awaited,
             clock,
         )
         self._membership = membership = Membership(
@@ -143,7 +143,7 @@ class ConsumerRuntime:
         try:
             await work()
         except Exception as error:  # noqa: BLE001 - the loop raises it
-            self.steps.fail(error)
+            self.feed.fail(error)
 
     def _on_rows(self, batch: FetchedBatch) -> None:
         self._metrics.consumed(batch.topic, len(batch), batch.content_bytes)
@@ -232,8 +232,8 @@ class ConsumerRuntime:
         """Wait until a condition of the partitions holds. Raises what has ended the consumer's
         work, and ConsumerStateError when the consumer is closed."""
         while not condition():
-            self.steps.check()
-            if self.steps.is_over:
+            self.feed.check()
+            if self.feed.is_over:
                 raise ConsumerStateError("the consumer is closed")
             await self.partitions.changed()
 
@@ -288,7 +288,7 @@ class ConsumerRuntime:
     async def healthy(self, timeout_s: float) -> Health:
         """See :meth:`.Consumer.healthy`."""
         try:
-            self.steps.check()
+            self.feed.check()
         except BaseException as error:  # noqa: BLE001 - it is reported
             return Health((f"the consumer cannot consume any more: {safe_repr(error)}",))
         now = self.cluster.now()
@@ -313,7 +313,7 @@ class ConsumerRuntime:
 
     async def close(self) -> None:
         """Commit what is finished, leave the group, disconnect."""
-        self.steps.end()
+        self.feed.end()
         if self._leaving is not None:
             await asyncio.wait({self._leaving})
         membership = self._membership if self._member_task is not None else None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkaclient.reader.reading import Reading
 
 
-class Steps:
+class RowFeed:
     """Hands out the rows of fetched batches, to one loop at a time.
 
     ``on_step`` is called when a loop asks for records. ``policy`` is ``auto.offset.reset``.

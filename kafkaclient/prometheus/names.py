@@ -1,7 +1,7 @@
 """Which metric of a client has which Prometheus name: tables, one line a metric.
 
 ``source`` is the name in ``Producer.metrics()`` or ``StreamsApp.metrics()``, or one that
-``families.py`` takes from ``Producer.load()``. Rates, and averages of what a histogram has, are
+``collector.py`` takes from ``Producer.load()``. Rates, and averages of what a histogram has, are
 left out: PromQL makes them from counters and histograms.
 """
 

@@ -59,8 +59,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: dict[TopicPartition, int] = {}
         self._last_batch_at = float("-inf")
         self._repeats_first = False
-        """Spark has asked for the start of the first batch, and for no end since. If it plans a
-        batch now, the query was restarted, and the checkpoint has the first batch's end."""
+        """True once Spark has asked for the start of the first batch, until it asks for an end. If
+        Spark plans a batch meanwhile, it repeats the first batch after a restart. The checkpoint
+        has the end of that batch, but not its start."""
 
     def initialOffset(self) -> dict[str, Any]:
         """Start of the first batch. Spark calls this when it determines that batch's end, and again
@@ -90,8 +91,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """End of the next batch. Spark stores it before it plans the batch, and plans the same
-        batch after a restart: only here a lost partition can end the query without harm."""
+        """End of the next batch. Spark stores it, then plans the batch. After a restart it plans
+        the same batch again. So a lost partition ends the query here: while a batch is planned,
+        it would also end each restart."""
         self._repeats_first = False
         begin = parse_offsets(start) if start else {}
         # Spark kills this process at the end of a query: the last commit must be done before.
@@ -188,8 +190,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if first > 0:
                 report_loss(f"the new partition {tp} begins at offset {first}")
         begin |= new
-        # A start without an end: latestOffset has reported its loss, or the first batch is repeated
-        # and the partition is newer than the batch.
+        # A partition with a start, but without an end, is not read. Either it is gone, which
+        # latestOffset has reported; or it is newer than the first batch, which is repeated.
         ranges = [ReadRange(*tp, begin[tp], offset) for tp, offset in sorted(until.items())]
         for each in ranges:
             if each.end < each.start:

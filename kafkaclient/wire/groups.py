@@ -29,7 +29,7 @@ from kafkaclient.wire.api import (
 )
 from kafkaclient.wire.codec import CodecCall, partitions_in
 from kafkaclient.wire.reader import FieldReader
-from kafkaclient.wire.transactions import PartitionCodes
+from kafkaclient.wire.transactions import PartitionCodes, topics_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -161,27 +161,13 @@ class OffsetCommitCall(CodecCall[CommittedOffsets], api_key=ApiKey.OFFSET_COMMIT
     member: ConsumerGroupMetadata | None = None
 
     def _fields(self) -> dict[str, Any]:
-        topics = [
-            {"name": topic, "partitions": [self._partition(topic, number) for number in numbers]}
-            for topic, numbers in by_topic(self.offsets).items()
-        ]
         member = self.member or ConsumerGroupMetadata(self.group_id)
         return {
             "group_id": self.group_id,
             "generation_id_or_member_epoch": member.generation_id,
             "member_id": member.member_id,
             "group_instance_id": member.group_instance_id,
-            "topics": topics,
-        }
-
-    def _partition(self, topic: str, number: int) -> dict[str, Any]:
-        given = self.offsets[TopicPartition(topic, number)]
-        offset = OffsetAndMetadata(given) if isinstance(given, int) else given
-        return {
-            "partition_index": number,
-            "committed_offset": offset.offset,
-            "committed_leader_epoch": offset.leader_epoch,
-            "committed_metadata": offset.metadata,
+            "topics": topics_of(self.offsets),
         }
 
     def _result(self, message: Any) -> CommittedOffsets:

@@ -7,6 +7,7 @@ AddPartitionsToTxn, and from version 10 on OffsetFetch names topics by id.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -154,6 +155,21 @@ class AddOffsetsToTxnCall(CodecCall[TxnEnded], api_key=ApiKey.ADD_OFFSETS_TO_TXN
         return TxnEnded(message.error_code, -1, -1, message.throttle_time_ms)
 
 
+def topics_of(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> list[dict[str, Any]]:
+    """The topics of a request that commits offsets."""
+    topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for (topic, number), given in offsets.items():
+        offset = OffsetAndMetadata(given) if isinstance(given, int) else given
+        entry = {
+            "partition_index": number,
+            "committed_offset": offset.offset,
+            "committed_leader_epoch": offset.leader_epoch,
+            "committed_metadata": offset.metadata,
+        }
+        topics[topic].append(entry)
+    return [{"name": topic, "partitions": found} for topic, found in topics.items()]
+
+
 @dataclass(frozen=True)
 class TxnOffsetCommitCall(
     CodecCall[PartitionCodes], api_key=ApiKey.TXN_OFFSET_COMMIT, versions=(3, 4)
@@ -175,19 +191,7 @@ class TxnOffsetCommitCall(
             "generation_id": self.group.generation_id,
             "member_id": self.group.member_id,
             "group_instance_id": self.group.group_instance_id,
-            "topics": [
-                {"name": topic, "partitions": [self._partition(topic, n) for n in numbers]}
-                for topic, numbers in by_topic(self.offsets).items()
-            ],
-        }
-
-    def _partition(self, topic: str, number: int) -> dict[str, Any]:
-        offset = self.offsets[TopicPartition(topic, number)]
-        return {
-            "partition_index": number,
-            "committed_offset": offset.offset,
-            "committed_leader_epoch": offset.leader_epoch,
-            "committed_metadata": offset.metadata,
+            "topics": topics_of(self.offsets),
         }
 
     def _result(self, message: Any) -> PartitionCodes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -73,17 +72,6 @@ def test_an_extension_of_a_module_that_is_gone_is_removed(project: Path) -> None
     left.touch()
     assert build(project).returncode == 0
     assert not left.exists()
-
-
-@pytest.mark.parametrize(
-    "source", [s for s in sources().values() if s.suffix == ".py"], ids=lambda source: source.name
-)
-def test_no_comprehension_assigns(source: Path) -> None:
-    """Cython up to 3.3.0 does not set a comprehension's variable inside its ``:=``: a crash."""
-    for node in ast.walk(ast.parse(source.read_text("utf-8"))):
-        if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
-            assigned = [n for n in ast.walk(node) if isinstance(n, ast.NamedExpr)]
-            assert not assigned, f"{source}:{node.lineno}"
 
 
 IMPORT = re.compile(r"^from (kafkaclient\S*) (c?import) (\([^)]*\)|.*)", re.MULTILINE)

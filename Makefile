@@ -111,6 +111,10 @@ streams-chaos: $(STAMP) ## ten minutes of faults on instances and brokers, then 
 consumer-chaos: $(STAMP) ## ten minutes of faults on a group, brokers and topics, then every record looked for; CONSUMER_CHAOS="--protocol classic ..."
 	$(BIN)/python -m experiments consumer-chaos --seconds 600 --seed 1 --out build/consumer-chaos $(CONSUMER_CHAOS)
 
+spark-chaos: $(STAMP) build/spark-4.2/.installed build/spark-4.3/.installed ## ten minutes of faults for each of seven settings of Spark, two hours; SPARK_CHAOS="--seconds 60 ..."
+	for v in 4.2 4.3; do SPARK_HOME= build/spark-$$v/bin/python -m kafkaclient.spark.precompile; done
+	$(BIN)/python -m experiments spark-chaos --out build/spark-chaos $(SPARK_CHAOS)
+
 soak: $(STAMP) ## half an hour of faults at 20,000 records/s: memory, tasks and files stay flat; SOAK="--seconds 600 ..."
 	$(BIN)/python -m experiments chaos --seconds 1800 --seed 1 --rate 20000 --producers 1 --flat --out build/soak $(SOAK)
 
@@ -173,4 +177,4 @@ extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each b
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build docs docs-serve demo test check mypy lint unit peers slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos soak slow-broker pictures dashboard-pictures constraints wheel-test oldest types extras clean
+.PHONY: help install build docs docs-serve demo test check mypy lint unit peers slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak slow-broker pictures dashboard-pictures constraints wheel-test oldest types extras clean

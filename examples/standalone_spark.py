@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,31 +23,37 @@ if TYPE_CHECKING:
 _DEPLOY = "org.apache.spark.deploy"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _START_TIMEOUT_S = 60.0
+HOME = Path(pyspark.__file__).parent
 
 
 @contextmanager
-def standalone_spark(directory: Path, *, memory: str = "1g") -> Iterator[str]:
+def standalone_spark(
+    directory: Path, *, memory: str = "1g", python: str = sys.executable, home: Path = HOME
+) -> Iterator[str]:
     """The master's URL, for the length of the block. There are two workers with one core each and
-    ``memory`` for their executors. Their logs are in ``directory``."""
+    ``memory`` for their executors. Their logs are in ``directory``. ``home`` is the PySpark whose
+    jars run, and ``python`` the interpreter that has it."""
     directory.mkdir(parents=True, exist_ok=True)
     here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    running = partial(_running, python, home)
     with ExitStack() as stack:
         log = directory / "master.log"
-        stack.enter_context(_running(log, f"{_DEPLOY}.master.Master", *here))
+        stack.enter_context(running(log, f"{_DEPLOY}.master.Master", *here))
         master = _wait_for_log(log, r"spark://127\.0\.0\.1:\d+")
         # Two names, because Spark starts a speculative copy of a task on another host only.
         for host in ("127.0.0.1", "localhost"):
             log = directory / f"worker-{host}.log"
             limits = ("--cores", "1", "--memory", memory, "--work-dir", str(directory / host))
             worker = (f"{_DEPLOY}.worker.Worker", *here, "--host", host, *limits, master)
-            stack.enter_context(_running(log, *worker))
+            stack.enter_context(running(log, *worker))
             _wait_for_log(log, "Successfully registered with master")
         yield master
 
 
-def executors(spark: Any) -> list[psutil.Process]:
-    """The JVMs that run this session's tasks, on a cluster that this process has started."""
-    wanted = {_EXECUTOR, spark.sparkContext.applicationId}
+def executors(spark: Any = None) -> list[psutil.Process]:
+    """The JVMs that run the tasks of this session, or of all sessions, on a cluster that this
+    process has started."""
+    wanted = {_EXECUTOR} | ({spark.sparkContext.applicationId} if spark else set())
     found = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
@@ -56,12 +63,11 @@ def executors(spark: Any) -> list[psutil.Process]:
 
 
 @contextmanager
-def _running(log: Path, *arguments: str) -> Iterator[None]:
-    home = Path(pyspark.__file__).parent
+def _running(python: str, home: Path, log: Path, *arguments: str) -> Iterator[None]:
     command = [str(jvm.find_java().path), "-Xmx256m", "-cp", str(home / "jars" / "*"), *arguments]
     environ = {
         **os.environ,
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": python,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_HOME": str(home),
         "SPARK_SCALA_VERSION": "2.13",  # as Spark's own scripts set it; a worker looks for it

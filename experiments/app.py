@@ -12,6 +12,7 @@ from experiments.partition_limits.command import partition_limits
 from experiments.rebalance.command import rebalance_1000
 from experiments.replication_quota.command import replication_quota
 from experiments.slow_broker.command import compared, object_store, pictures, report, slow_broker
+from experiments.spark_chaos.command import spark_chaos
 from experiments.streams_chaos.command import streams_chaos
 from experiments.task_handover.command import task_handover
 from experiments.word_count.command import word_count
@@ -36,6 +37,7 @@ for _command in (
     word_count,
     streams_chaos,
     consumer_chaos,
+    spark_chaos,
     rebalance_1000,
     report,
     pictures,

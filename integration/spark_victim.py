@@ -1,6 +1,6 @@
-"""A query that copies a topic, to be killed: bootstrap, source, sink, checkpoint, which life.
+"""A query that copies a topic, to be killed: bootstrap, source, sink, checkpoint, life, prefix.
 
-Transactional ids begin with ``victim-{source}``."""
+The prefix is that of transactional ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fail_at_times(batches: Any) -> Any:
         raise RuntimeError("an attempt fails")
 
 
-def main(bootstrap: str, source: str, sink: str, checkpoint: str, life: str) -> None:
+def main(bootstrap: str, source: str, sink: str, checkpoint: str, life: str, prefix: str) -> None:
     spark = spark_session("victim", "local[2,3]", {"spark.sql.shuffle.partitions": "2"})
     options = {"kafka.bootstrap.servers": bootstrap}
     frame = (
@@ -43,7 +43,7 @@ def main(bootstrap: str, source: str, sink: str, checkpoint: str, life: str) -> 
     query = (
         frame.writeStream.format("kafkaclient")
         .options(**options, topic=sink, checkpointLocation=checkpoint)
-        .options(exactlyOnce="true", transactionalIdPrefix=f"victim-{source}")
+        .options(exactlyOnce="true", transactionalIdPrefix=prefix)
         .trigger(availableNow=True)
         .start()
     )

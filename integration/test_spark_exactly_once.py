@@ -25,7 +25,7 @@ from kafkaclient.errors import BrokerError
 from kafkaclient.spark.ledger import make_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 PARTITIONS = 6  # as transaction_stories reads
 KILLS = int(os.environ.get("KAFKACLIENT_KILLS", "3"))
@@ -86,10 +86,18 @@ class Story:
         self.rows = 0
         self._runs: list[Run] = []
 
-    def run(self, life: int = 0, *, checkpoint: Path | None = None, sink: str | None = None) -> Run:
-        arguments = (self.cluster.bootstrap, self.source, sink or self.sink)
-        log = self.directory / f"{len(self._runs)}.log"
-        self._runs.append(Run(log, *arguments, str(checkpoint or self.checkpoint), str(life)))
+    def run(
+        self,
+        life: int = 0,
+        *,
+        checkpoint: Path | None = None,
+        sink: str | None = None,
+        prefix: str | None = None,
+    ) -> Run:
+        arguments = [self.cluster.bootstrap, self.source, sink or self.sink]
+        arguments += [str(checkpoint or self.checkpoint), str(life)]
+        arguments += [prefix or f"victim-{self.source}"]
+        self._runs.append(Run(self.directory / f"{len(self._runs)}.log", *arguments))
         return self._runs[-1]
 
     async def runs_to_its_end(self, life: int = 0) -> None:
@@ -332,6 +340,44 @@ async def test_a_copied_checkpoint_with_another_topic(story) -> None:
     assert await run.ended() != 0
     assert f"it was decided for topic {story.sink} and is for topic {story.other}" in run.said()
     assert await read(story.cluster.bootstrap, story.other) == []
+    await story.has_each_row_once()
+
+
+async def test_a_copied_checkpoint_with_another_prefix(story) -> None:
+    """It was copied between two batches. The query has a ledger of its own, and writes the rows
+    that came later once; what the first query has written stays as it is."""
+    copy = await _left_behind(story, 300, 300)
+    run = story.run(checkpoint=copy, sink=story.other, prefix=f"another-{story.source}")
+    assert await run.ended() == 0, run.said()[-5000:]
+    rows = await read(story.cluster.bootstrap, story.other)
+    assert rows == sorted(b"%d" % n for n in range(300, 600))
+    await story.has_each_row_once()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk))
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted: this takes root")
+    yield disk
+    subprocess.run(("umount", "--lazy", str(disk)), check=True)
+
+
+async def test_the_disk_of_the_checkpoint_is_full(small_disk, story) -> None:
+    """The query ends, and says why; when there is space again, it goes on, each row once."""
+    story.checkpoint = small_disk / "checkpoint"
+    await story.send(500 * (4 + KILLS))
+    run = story.run()
+    await run.another_batch()
+    with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+    assert await run.ended() != 0
+    assert "No space left on device" in run.said()
+    (small_disk / "filler").unlink()
+    await story.runs_to_its_end()
     await story.has_each_row_once()
 
 

@@ -7,14 +7,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["Counted", "Gap", "Outcome", "Window", "read_counts"]
+__all__ = ["Counted", "Gap", "Outcome", "Window", "read_committed", "read_counts"]
 
 _READ_WITHIN_S = 300.0
 _MOST_EXAMPLES = 50
@@ -123,7 +123,19 @@ class Outcome:
 
 
 async def read_counts(bootstrap: str, topic: str, partitions: int, outcome: Outcome) -> None:
-    """Read all committed records with aiokafka's consumer, into ``outcome``.
+    """Read all committed records into ``outcome``. Raises as :func:`read_committed`."""
+
+    def add(records: Sequence[Any]) -> None:
+        outcome.add(Counted(r.key, int(r.value), r.timestamp / 1000) for r in records)
+
+    await read_committed(bootstrap, topic, partitions, add)
+
+
+async def read_committed(
+    bootstrap: str, topic: str, partitions: int, take: Callable[[Sequence[Any]], None]
+) -> None:
+    """Call ``take`` with the committed records of partitions, as aiokafka's consumer has them, in
+    the order of each partition.
 
     Raises TimeoutError if an open transaction keeps the consumer from the end.
     """
@@ -145,9 +157,7 @@ async def read_counts(bootstrap: str, topic: str, partitions: int, outcome: Outc
             async with asyncio.timeout(_READ_WITHIN_S):
                 while any([await reader.position(each) < ends[each] for each in wanted]):
                     for records in (await reader.getmany(timeout_ms=200)).values():
-                        outcome.add(
-                            Counted(r.key, int(r.value), r.timestamp / 1000) for r in records
-                        )
+                        take(records)
         finally:
             await reader.stop()
     finally:

@@ -1,0 +1,1 @@
+"""Faults of Spark and of brokers while a streaming query copies a topic."""

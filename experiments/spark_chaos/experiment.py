@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING
@@ -58,7 +59,8 @@ class Experiment(BaseExperiment[Plan, Results]):
             if not spark_python(version).exists():
                 raise ConfigError(f"no PySpark {version}: make spark-chaos installs it")
         for number, combination in chosen:
-            folder = self.folder / f"run-{number}"
+            folder = (self.folder / f"run-{number}").resolve()
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
             self.watcher.say(f"Run {number}: {combination}")
             try:

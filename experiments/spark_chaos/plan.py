@@ -34,9 +34,9 @@ class Plan:
         float, "Seconds between two faults of Spark, of brokers and of topics, on average."
     ] = 20.0
     max_offsets: Annotated[int, "maxOffsetsPerTrigger of the query."] = 5_000
-    start_timeout_s: float = 300.0
+    start_timeout_s: float = 600.0
     """How long the query may take to its first batch."""
-    drain_timeout_s: float = 600.0
+    drain_timeout_s: float = 900.0
     """How long the query may take, after the faults, to copy what is left."""
 
     def __post_init__(self) -> None:

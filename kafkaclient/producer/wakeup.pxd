@@ -4,11 +4,12 @@ cimport cython
 @cython.final
 cdef class LoopMonitor:
     cdef public object _clock, _metrics, _on_tick, _timer
-    cdef public double _unblocked_since, _due, _silent_until
+    cdef public double _unblocked_since, _settled_at, _due, _silent_until
 
     cpdef start(self)
     cpdef stop(self)
     cpdef double unblocked_since(self, double now) except? -1
+    cpdef double settled_at(self, double now) except? -1
 
 
 cdef class Wakeup:

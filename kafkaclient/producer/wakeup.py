@@ -24,6 +24,7 @@ PERIOD_S = 0.02
 _TOLERANCE_S = 0.01  # a later tick means a blocked loop: sockets may hold unread answers
 _BAD_LAG_S = 1.0  # a shorter lag shows in the metric only
 _WARNING_INTERVAL_S = 60.0  # how often a bad lag is logged at most
+_SETTLE_S = 0.05  # what the program gets after a bad lag, for the timers that passed meanwhile
 
 
 class LoopMonitor:
@@ -46,6 +47,7 @@ class LoopMonitor:
         self._on_tick = on_tick
         self._silent_until = float("-inf")
         self._unblocked_since = float("-inf")
+        self._settled_at = float("-inf")
         self._due = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -69,6 +71,13 @@ class LoopMonitor:
             return now
         return self._unblocked_since
 
+    def settled_at(self, now: float) -> float:
+        """When the program has had its turn after the event loop stood still for a second or more:
+        what it wanted to send before may be out of date, and a timer of its own may say so."""
+        if self._timer is not None and now - self._due >= _BAD_LAG_S:
+            return now + _SETTLE_S
+        return self._settled_at
+
     def seconds_since(self, then: float) -> float | None:
         """The time since ``then``; None: the event loop was blocked meanwhile."""
         now = self._clock()
@@ -80,16 +89,21 @@ class LoopMonitor:
         self._metrics.event_loop_lagged(lag)
         if lag > _TOLERANCE_S:
             self._unblocked_since = now
-        if lag >= _BAD_LAG_S and now >= self._silent_until:
+        if lag >= _BAD_LAG_S:
+            self._settled_at = now + _SETTLE_S
+            self._tell(lag, now)
+        self._timer = None
+        if self._on_tick(now):
+            self.start()
+
+    def _tell(self, lag: float, now: float) -> None:
+        if now >= self._silent_until:
             self._silent_until = now + _WARNING_INTERVAL_S
             _log.warning(
                 "the event loop stood still for %.1f s, and nothing was sent meanwhile: something "
                 "in this program computes or waits without awaiting; asyncio's debug mode names it",
                 lag,
             )
-        self._timer = None
-        if self._on_tick(now):
-            self.start()
 
 
 # --- Runs the sender's passes: at a given time, or as soon as something wakes it ------------------

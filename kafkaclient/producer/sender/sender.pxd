@@ -37,8 +37,8 @@ cdef class Sender:
     cpdef close(self)
     @cython.locals(
         accumulator=RecordAccumulator, batches=list, due=double, number=Py_ssize_t,
-        ready_queues=ReadyQueues, requests=dict, survey=BrokerSurvey, unblocked_since=double,
-        wanted=set
+        ready_queues=ReadyQueues, requests=dict, settled_at=double, survey=BrokerSurvey,
+        unblocked_since=double, wanted=set
     )
     cpdef double _fill(self, double now) except? -1
     @cython.locals(batch=ProducerBatch)

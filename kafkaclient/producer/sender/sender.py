@@ -187,6 +187,9 @@ class Sender:
         """Send to each broker while it takes requests; returns when to survey again unasked."""
         accumulator, ready_queues, due = self._accumulator, self._ready_queues, NEVER
         self._wakeup.clear()  # this pass sees what is ready by now
+        settled_at = self.loop_monitor.settled_at(now)
+        if settled_at > now:
+            return settled_at
         accumulator.binding.unbind_unsendable(now)
         if self.lanes.side_lanes:
             self.lanes.close_unused_side_lanes(accumulator.detours.side_lanes)

@@ -199,3 +199,41 @@ async def test_a_batch_that_expires_in_a_stall_is_not_sent(producing: StartProdu
             await delivery
     assert not caught.value.maybe_written
     assert [record.value for record in fake.log("t", 0)] == [b"first"]
+
+
+@pytest.mark.parametrize("linger_ms", [0, 5])
+@virtual_time
+async def test_a_timer_that_passed_during_a_standstill_speaks_before_the_sender(
+    producing: StartProducer, linger_ms: int
+) -> None:
+    """What a program wanted to send before it stood still may be out of date: it gives it up in
+    time, as tasks do that wait in a time limit of their own."""
+    fake = one_topic(1)
+
+    async def send_and_forget(producer: Producer) -> None:
+        try:
+            async with asyncio.timeout(1.0):
+                producer.send_nowait("t", b"old")
+                block(9.0)
+                await producer.flush()
+        except TimeoutError:
+            await producer.stop(0)
+            raise
+
+    async with producing(fake, linger_ms=linger_ms) as producer:
+        await producer.send_and_wait("t", b"0")
+        with pytest.raises(TimeoutError):
+            await send_and_forget(producer)
+    assert [record.value for record in fake.log("t", 0)] == [b"0"]
+
+
+@virtual_time
+async def test_after_a_standstill_records_are_sent_soon(producing: StartProducer) -> None:
+    fake = one_topic(1)
+    async with producing(fake, linger_ms=0) as producer:
+        await producer.send_and_wait("t", b"0")
+        delivery = producer.send_nowait("t", b"1")
+        block(9.0)
+        began = now()
+        await delivery
+        assert now() - began < 0.1

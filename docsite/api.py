@@ -66,9 +66,9 @@ PAGES = (
     ),
     ApiPage(
         "sync",
-        "SyncProducer",
-        "Send records from threads, without an event loop ([how to](../../how-to/sync.md)).",
-        _top("SyncProducer", "SendFuture"),
+        "SyncProducer, SyncConsumer",
+        "Send and consume in threads, without an event loop ([how to](../../how-to/sync.md)).",
+        _top("SyncProducer", "SendFuture", "SyncConsumer"),
     ),
     ApiPage(
         "values",

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from asyncio.subprocess import PIPE
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from kafkaclient import SyncConsumer, SyncProducer
 
 WORKERS = """
 import os, sys, threading
@@ -54,3 +59,50 @@ async def test_forked_workers_that_nobody_closes_lose_nothing(
     assert written.pop(b"parent") == [0, 1]
     assert len(written) == 8
     assert all(numbers == list(range(500)) for numbers in written.values())
+
+
+async def test_consumers_in_threads_share_a_group_and_lose_nothing(
+    kafka_cluster, topic, create_topic
+):
+    """Two consumers with a pool of workers each; one leaves in the middle, by an exception."""
+    await create_topic(topic, 4)
+    seen: Counter[bytes] = Counter()
+
+    def consume(stop_after: int | None) -> None:
+        with (
+            ThreadPoolExecutor(4) as pool,
+            SyncConsumer(
+                kafka_cluster.bootstrap,
+                group_id=f"g-{topic}",
+                topics=[topic],
+                auto_offset_reset="earliest",
+                heartbeat_interval_ms=300,
+            ) as consumer,
+        ):
+            for taken, record in enumerate(consumer.tracked()):
+                pool.submit(lambda one=record: (seen.update([one.value]), one.done()))
+                if taken == stop_after:
+                    raise RuntimeError("enough")
+                if len(seen) == 3000 and record.key == b"last":
+                    return
+
+    def produce() -> None:
+        with SyncProducer(kafka_cluster.bootstrap) as producer:
+            for number in range(3000):
+                producer.send(topic, b"%d" % number, partition=number % 4)
+                time.sleep(0.001)
+
+    async with asyncio.timeout(90):
+        leaving = asyncio.to_thread(consume, 500)
+        staying = asyncio.create_task(asyncio.to_thread(consume, None))
+        outcomes = await asyncio.gather(leaving, asyncio.to_thread(produce), return_exceptions=True)
+        assert isinstance(outcomes[0], RuntimeError)
+        while len(seen) < 3000:
+            await asyncio.sleep(0.1)
+        with SyncProducer(kafka_cluster.bootstrap) as producer:
+            for partition in range(4):
+                await asyncio.to_thread(
+                    producer.send_and_wait, topic, b"0", b"last", partition=partition
+                )
+        await staying
+    assert sum(seen.values()) < 3000 + 600, "only what the leaving one had in hand comes again"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         PartitionLoad,
     )
     from kafkaclient.producer.producer import Producer
+    from kafkaclient.sync.consumer import SyncConsumer
     from kafkaclient.sync.futures import SendFuture
     from kafkaclient.sync.producer import SyncProducer
     from kafkaclient.types import (
@@ -87,6 +88,7 @@ __all__ = [
     "SendFuture",
     "SerializationContext",
     "Serializer",
+    "SyncConsumer",
     "SyncProducer",
     "Token",
     "TokenProvider",
@@ -123,6 +125,7 @@ _HOMES = {
         "Partitioner",
     ),
     "producer.producer": ("Producer",),
+    "sync.consumer": ("SyncConsumer",),
     "sync.futures": ("SendFuture",),
     "sync.producer": ("SyncProducer",),
 }

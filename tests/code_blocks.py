@@ -37,7 +37,7 @@ _FENCE = re.compile(
 )
 _REASON = re.compile(r"<!-- not run: ([^\n]+) -->\s*\Z")
 _CLIENTS = {
-    kafkaclient: ("Consumer", "Producer", "SyncProducer"),
+    kafkaclient: ("Consumer", "Producer", "SyncConsumer", "SyncProducer"),
     kafkaclient.reader: ("Reader",),
     kafkaclient.admin: ("Admin",),
 }

@@ -217,8 +217,8 @@ cdef class Rows:
         self._first = row
         if row >= self._end:
             return None
+        self._next = row + 1  # first: in another thread than the consumer's, cut() may come between
         record = self._record(row)
-        self._next = row + 1
         if self._unfinished is not None:
             self._unfinished[record.offset] = None
             self._first = self._next

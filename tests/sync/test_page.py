@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient import SyncProducer
 from kafkaclient.testing import FakeCluster
 from tests.code_blocks import Block, runs
 from tests.schema_registry.stub import running_stub
@@ -49,6 +50,23 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Here:
 def test_the_first_example(here: Here, block: Block) -> None:
     here.run(block)
     assert here.values() == [b"value", b"value", b"one", b"two"]
+
+
+@runs("docs/how-to/sync.md", having="for record in consumer:", name="loop")
+@runs("docs/how-to/sync.md", having="ThreadPoolExecutor")
+def test_consuming(
+    here: Here, loop: Block, block: Block, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SyncProducer(here.fake.bootstrap, dialer=here.fake) as producer:
+        producer.send_many("flights", [b"one", b"two"]).result()
+    begins = {'["orders"]': '["flights"], auto_offset_reset="earliest"'}
+    end = "; record.offset and consumer.stop()"
+    here.run(loop, **begins, **{"print(record.value)": f"print(record.value){end}"})
+    assert capsys.readouterr().out.split() == ["b'one'", "b'two'"]
+    pool = {'"billing"': '"pool"', "(8)": "(1)", "record.done()": f"record.done(){end}"}
+    here.run(block, **begins, **pool)
+    assert capsys.readouterr().out.split() == ["b'one'", "b'two'"]
+    assert here.fake.committed_offset("pool", "flights", 0) == 2
 
 
 @runs("docs/how-to/sync.md", having="range(1000)")

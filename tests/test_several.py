@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.admin import Admin
+from kafkaclient.consumer import Consumer
 from kafkaclient.topic_names import several
 from kafkaclient.types import TopicPartition
 
@@ -30,6 +31,7 @@ MADE: dict[str, Any] = {"Admin": ADMIN, "Reassigner": ADMIN.reassigner}
 def public_classes() -> Iterator[type]:
     yield type(ADMIN.reassigner)
     yield type(ADMIN.replication_quotas)
+    yield Consumer
     for name in MODULES:
         module = importlib.import_module(name)
         for member in map(vars(module).get, getattr(module, "__all__", vars(module))):

@@ -269,12 +269,13 @@ class Consumer(ObservationMixin):
         self._subscription = subscription
 
     def _checked(self, topics: Iterable[str], pattern: str | None) -> Subscription:
+        subscription = Subscription(topics, pattern)
         if self.config.group_id is None:
             raise ConfigError(
                 "topics are consumed as a group: give group_id. To read partitions without a "
                 "group, use assign()"
             )
-        return Subscription(topics, pattern)
+        return subscription
 
     def unsubscribe(self) -> None:
         """Give up all partitions at once, also those assigned by hand. In the background the

@@ -123,7 +123,7 @@ class SyncConsumer:
     def _records(
         self, begin: Callable[[], RecordStream | AsyncIterator[Record]]
     ) -> Iterator[Record]:
-        call, stream, self._polled = self._running().call, self._do(begin), None
+        thread, stream, self._polled = self._running(), self._do(begin), None
         fast = stream if isinstance(stream, RecordStream) else None
         rows = None if fast is None else fast.rows
         while True:
@@ -131,7 +131,11 @@ class SyncConsumer:
             fetched = rows is not None and fast is not None and fast.rows is rows
             record = rows.next() if fetched and rows is not None else None
             if record is None:
-                record = call(_next(stream))
+                try:
+                    record = thread.call(_next(stream))
+                except ConsumerStateError:
+                    if not thread.has_ended:
+                        raise
                 if record is None:
                     return
                 rows = None if fast is None else fast.rows
@@ -139,7 +143,7 @@ class SyncConsumer:
 
     def poll(self, timeout_s: float | None = None) -> Record | None:
         """The next record, which finishes the one before; None after ``timeout_s`` seconds (None:
-        no limit), or when the consumer is closed. Raises as iteration does."""
+        no limit), or when the consumer is closed meanwhile. Raises as iteration does."""
         thread = self._running()
         stream, self._polled = self._polled, None  # Ctrl-C: the record in hand comes again
         if stream is None:

@@ -74,6 +74,10 @@ class LoopThread:
         finally:
             future.cancel()
 
+    @property
+    def has_ended(self) -> bool:
+        return self._loop.is_closed()
+
     def end(self, timeout_s: float | None = None, *, wait: bool = True) -> None:
         """Close, and end the thread; raises what ``close()`` raises. ``timeout_s``: how long to
         ``wait`` at most; the thread goes on closing after that."""

@@ -33,8 +33,8 @@ class ObservationMixin:
     async def list_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicListing]:
         """The topics that exist now, as :meth:`.Reader.list_topics`; internal ones only with
         ``exclude_internal_topics=False``, or if they are named."""
-        runtime = self._running()
         named = None if names is None else several(names, "names")
+        runtime = self._running()
         internal = not runtime.config.exclude_internal_topics
         return await runtime.cluster.list_topics(named, internal=internal)
 

@@ -67,6 +67,7 @@ async def test_consumers_in_threads_share_a_group_and_lose_nothing(
     """Two consumers with a pool of workers each; one leaves in the middle, by an exception."""
     await create_topic(topic, 4)
     seen: Counter[bytes] = Counter()
+    consumers: list[SyncConsumer] = []
 
     def consume(stop_after: int | None) -> None:
         with (
@@ -79,6 +80,7 @@ async def test_consumers_in_threads_share_a_group_and_lose_nothing(
                 heartbeat_interval_ms=300,
             ) as consumer,
         ):
+            consumers.append(consumer)
             for taken, record in enumerate(consumer.tracked()):
                 pool.submit(lambda one=record: (seen.update([one.value]), one.done()))
                 if taken == stop_after:
@@ -92,17 +94,24 @@ async def test_consumers_in_threads_share_a_group_and_lose_nothing(
                 producer.send(topic, b"%d" % number, partition=number % 4)
                 time.sleep(0.001)
 
-    async with asyncio.timeout(90):
-        leaving = asyncio.to_thread(consume, 500)
-        staying = asyncio.create_task(asyncio.to_thread(consume, None))
-        outcomes = await asyncio.gather(leaving, asyncio.to_thread(produce), return_exceptions=True)
-        assert isinstance(outcomes[0], RuntimeError)
-        while len(seen) < 3000:
-            await asyncio.sleep(0.1)
+    def end() -> None:
         with SyncProducer(kafka_cluster.bootstrap) as producer:
             for partition in range(4):
-                await asyncio.to_thread(
-                    producer.send_and_wait, topic, b"0", b"last", partition=partition
-                )
-        await staying
+                producer.send(topic, b"0", b"last", partition=partition)
+
+    leaving = asyncio.to_thread(consume, 500)
+    staying = asyncio.create_task(asyncio.to_thread(consume, None))
+    try:
+        async with asyncio.timeout(90):
+            outcomes = await asyncio.gather(
+                leaving, asyncio.to_thread(produce), return_exceptions=True
+            )
+            assert isinstance(outcomes[0], RuntimeError)
+            while len(seen) < 3000:
+                await asyncio.sleep(0.1)
+            await asyncio.to_thread(end)
+            await asyncio.shield(staying)
+    finally:
+        for consumer in consumers:
+            await asyncio.to_thread(consumer.stop)
     assert sum(seen.values()) < 3000 + 600, "only what the leaving one had in hand comes again"

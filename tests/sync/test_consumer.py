@@ -157,10 +157,14 @@ def test_assigned_by_hand_and_stopped_by_another_thread(fake: FakeCluster) -> No
         consumer.poll()
     with consumer:
         consumer.assign([WHERE])
-        stopping = threading.Timer(0.05, consumer.stop)
-        stopping.start()
-        assert [record.offset for record in consumer] == [0, 1]
+        stopping = threading.Thread(target=consumer.stop)
+        seen = []
+        for record in consumer:
+            seen.append(record.offset)
+            if seen == [0, 1]:
+                stopping.start()
         stopping.join()
+        assert seen == [0, 1]
     with pytest.raises(ConsumerStateError, match="closed"):
         consumer.lag()
     with pytest.raises(ConsumerStateError, match="started once"):

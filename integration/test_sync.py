@@ -8,8 +8,12 @@ import time
 from asyncio.subprocess import PIPE
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from kafkaclient import SyncConsumer, SyncProducer
+
+if TYPE_CHECKING:
+    from kafkaclient.testing.cluster import ClusterHandle
 
 WORKERS = """
 import os, sys, threading
@@ -61,6 +65,13 @@ async def test_forked_workers_that_nobody_closes_lose_nothing(
     assert all(numbers == list(range(500)) for numbers in written.values())
 
 
+def send(cluster: ClusterHandle, topic: str, records: int, key: bytes | None = None) -> None:
+    with SyncProducer(cluster.bootstrap) as producer:
+        for number in range(records):
+            producer.send(topic, b"%d" % number, key, partition=number % 4)
+            time.sleep(0.001)
+
+
 async def test_consumers_in_threads_share_a_group_and_lose_nothing(
     kafka_cluster, topic, create_topic
 ):
@@ -88,28 +99,17 @@ async def test_consumers_in_threads_share_a_group_and_lose_nothing(
                 if len(seen) == 3000 and record.key == b"last":
                     return
 
-    def produce() -> None:
-        with SyncProducer(kafka_cluster.bootstrap) as producer:
-            for number in range(3000):
-                producer.send(topic, b"%d" % number, partition=number % 4)
-                time.sleep(0.001)
-
-    def end() -> None:
-        with SyncProducer(kafka_cluster.bootstrap) as producer:
-            for partition in range(4):
-                producer.send(topic, b"0", b"last", partition=partition)
-
     leaving = asyncio.to_thread(consume, 500)
     staying = asyncio.create_task(asyncio.to_thread(consume, None))
     try:
         async with asyncio.timeout(90):
             outcomes = await asyncio.gather(
-                leaving, asyncio.to_thread(produce), return_exceptions=True
+                leaving, asyncio.to_thread(send, kafka_cluster, topic, 3000), return_exceptions=True
             )
             assert isinstance(outcomes[0], RuntimeError)
             while len(seen) < 3000:
                 await asyncio.sleep(0.1)
-            await asyncio.to_thread(end)
+            await asyncio.to_thread(send, kafka_cluster, topic, 4, b"last")
             await asyncio.shield(staying)
     finally:
         for consumer in consumers:

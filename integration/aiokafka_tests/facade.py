@@ -1,4 +1,4 @@
-"""The drop-in with the private attributes that aiokafka's own tests read.
+"""The drop-ins with the private attributes that aiokafka's own tests read.
 
 Only these tests use the facade. Applications and frameworks get the drop-in itself.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.producer.transaction_manager import TransactionState as Theirs
 
-from kafkaclient.aiokafka import PLACES, AIOKafkaProducer
+from kafkaclient.aiokafka import CONSUMER_PLACES, PLACES, AIOKafkaConsumer, AIOKafkaProducer
 from kafkaclient.aiokafka.structs import ClientFacade, ClusterFacade
 from kafkaclient.errors import KafkaError
 from kafkaclient.producer.transactions.states import TransactionState as Ours
@@ -39,6 +39,8 @@ def install_facade() -> None:
     """As ``kafkaclient.aiokafka.install()``, with the facade."""
     for module in PLACES:
         module.AIOKafkaProducer = FacadeProducer
+    for module in CONSUMER_PLACES:
+        module.AIOKafkaConsumer = FacadeConsumer
 
 
 class FacadeProducer(AIOKafkaProducer):
@@ -112,6 +114,80 @@ class _TransactionFacade:
         core = self._producer._core()
         assert core is not None
         return core.accumulator.identity.producer_id
+
+
+class FacadeConsumer(AIOKafkaConsumer):
+    """The private attributes, as far as the tests read them."""
+
+    _client: Any
+
+    def __init__(self, *topics: str, **given: Any) -> None:
+        super().__init__(*topics, **given)
+        shipped = self._client
+        self._client = _ConsumerClient(
+            shipped._bootstrap_servers, shipped._client_id, self._consumer
+        )
+        self._client.cluster.topics = self.subscription
+
+    @property
+    def _subscription(self) -> _SubscriptionFacade:
+        return _SubscriptionFacade(self)
+
+    @property
+    def _coordinator(self) -> _CoordinatorFacade:
+        return _CoordinatorFacade(self)
+
+    @property
+    def _fetcher(self) -> _FetcherFacade:
+        return _FetcherFacade(self)
+
+
+class _SubscriptionFacade:
+    def __init__(self, consumer: FacadeConsumer) -> None:
+        self._consumer = consumer._consumer
+
+    async def wait_for_assignment(self) -> None:
+        await self._consumer.wait_assigned()
+
+
+class _CoordinatorFacade:
+    """The options as the drop-in's consumer has them."""
+
+    def __init__(self, consumer: FacadeConsumer) -> None:
+        self.group_id = consumer._group_id
+        self._config = consumer._consumer.config
+        self._adapter = consumer._adapter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._config, name.removeprefix("_"))
+
+    @property
+    def _rejoin_needed_fut(self) -> _CoordinatorFacade:
+        return self
+
+    def done(self) -> bool:
+        return self._adapter.is_revoking
+
+
+class _FetcherFacade:
+    def __init__(self, consumer: FacadeConsumer) -> None:
+        self._runtime = consumer._consumer._runtime
+
+    @property
+    def _records(self) -> set[Any]:
+        """The partitions with records that were fetched and not handed out."""
+        partitions = self._runtime.partitions if self._runtime is not None else None
+        held = partitions._held if partitions is not None else []
+        return {each.topic_partition for each in held if each.rows is not None}
+
+
+class _ConsumerClient(ClientFacade):
+    """``consumer._client.cluster.topics()`` and ``force_metadata_update()``."""
+
+    cluster: Any
+
+    async def force_metadata_update(self) -> bool:
+        return True
 
 
 class _Client(ClientFacade):

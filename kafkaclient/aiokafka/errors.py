@@ -15,13 +15,16 @@ from kafkaclient import errors as ours
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["BASES", "Translation", "aiokafka_error"]
+__all__ = ["BASES", "Translation", "aiokafka_error", "joined_error"]
 
 _Bases: TypeAlias = tuple[type[BaseException], ...]
 
 BASES: dict[type[ours.KafkaError], _Bases] = {
     ours.ProducerClosedError: (theirs.ProducerClosed,),
     ours.ProducerStateError: (theirs.IllegalOperation,),
+    ours.ConsumerStateError: (theirs.IllegalStateError,),
+    ours.NoOffsetError: (theirs.NoOffsetForPartitionError,),
+    ours.UnreadableBatchError: (theirs.CorruptRecordException,),
     ours.RecordTooLargeError: (theirs.MessageSizeTooLargeError,),
     ours.PartitionOutOfRangeError: (AssertionError,),
     ours.MetadataTimeoutError: (theirs.UnknownTopicOrPartitionError,),
@@ -51,6 +54,12 @@ def aiokafka_error(error: ours.KafkaError) -> BaseException:
     if not bases:
         return error
     return _new_error(bases, type(error), error.args, error.__dict__, cause)
+
+
+def joined_error(kinds: _Bases, error: ours.KafkaError) -> BaseException:
+    """The error of kafkaclient as one of these classes of aiokafka, too."""
+    kind = getattr(error, "_kind", type(error))
+    return _new_error(kinds, kind, error.args, error.__dict__, error.__cause__)
 
 
 class Translation:

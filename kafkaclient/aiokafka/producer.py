@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import math
-import sys
 import time
-import traceback
-import warnings
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import UnknownTopicOrPartitionError
 
 from kafkaclient import Producer
 from kafkaclient.aiokafka.errors import Translation, aiokafka_error
 from kafkaclient.aiokafka.futures import future_class
+from kafkaclient.aiokafka.lifecycle import LoopBound
 from kafkaclient.aiokafka.options import (
     MISSING,
     acks_and_idempotence,
@@ -43,6 +39,7 @@ from kafkaclient.errors import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
     import ssl
     from collections.abc import Callable, Iterable
 
@@ -51,15 +48,12 @@ if TYPE_CHECKING:
 
 __all__ = ["AIOKafkaProducer"]
 
-_stopping: set[asyncio.Task[int]] = set()
-"""Tasks that stop dropped producers; event loops keep only weak references to tasks."""
-
 
 class DropInProducer(Producer):
     """The producer of a drop-in. Instrumentations tell by the class that a drop-in calls it."""
 
 
-class AIOKafkaProducer(TransactionMixin):
+class AIOKafkaProducer(TransactionMixin, LoopBound):
     """Publishes records to Kafka, with the constructor, methods, results and errors of aiokafka
     0.14's ``AIOKafkaProducer``::
 
@@ -81,11 +75,7 @@ class AIOKafkaProducer(TransactionMixin):
     """
 
     _PRODUCER_CLIENT_ID_SEQUENCE = 0
-
-    # Class-level defaults: __del__ also runs when __init__ raised.
-    _closed: bool | None = None
     _started = _starting = False
-    _source_traceback: traceback.StackSummary | None = None
 
     def __init__(  # noqa: PLR0913 - aiokafka's signature
         self,
@@ -119,16 +109,7 @@ class AIOKafkaProducer(TransactionMixin):
         sasl_oauth_token_provider: Any = None,
         **options: Any,
     ) -> None:
-        self._loop = _loop_or_running(loop)
-        if self._loop.get_debug():
-            self._source_traceback = traceback.extract_stack(sys._getframe(1))
-        if api_version is not None:
-            warnings.warn(
-                "The `api_version` parameter has been deprecated since 0.13.0. "
-                "It is now a no-op and will be removed in a future release. ",
-                DeprecationWarning,
-                stacklevel=2,
-            )
+        super().__init__(loop, api_version)
         idempotent = bool(enable_idempotence) or transactional_id is not None
         acks = acks_and_idempotence(acks, idempotent=idempotent)
         AIOKafkaProducer._PRODUCER_CLIENT_ID_SEQUENCE += 1
@@ -173,23 +154,11 @@ class AIOKafkaProducer(TransactionMixin):
         self.client: ClientFacade = ClientFacade(bootstrap_servers, client_id, self._producer)
         self._closed = False
 
-    def __reduce_ex__(self, protocol: object) -> Never:
-        raise TypeError("an AIOKafkaProducer cannot be copied or pickled: it has connections")
-
     def __repr__(self) -> str:
         return f"<AIOKafkaProducer {getattr(self, '_producer', None)!r}>"
 
-    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
-        if self._closed is not False:
-            return
-        _warn(f"Unclosed AIOKafkaProducer {self!r}", ResourceWarning, source=self)
-        context: dict[str, Any] = {"producer": self, "message": "Unclosed AIOKafkaProducer"}
-        if self._source_traceback is not None:
-            context["source_traceback"] = self._source_traceback
-        self._loop.call_exception_handler(context)
-        # The garbage collector may run in any thread. With a closed loop nothing is open.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(_stop_in_background, self._producer)
+    def _native(self) -> Producer:
+        return self._producer
 
     # --- life cycle ---------------------------------------------------------------------------
 
@@ -201,9 +170,7 @@ class AIOKafkaProducer(TransactionMixin):
                 the credentials were refused (then it is an AuthenticationFailedError as well).
             AssertionError: this is not the event loop of the constructor.
         """
-        assert self._loop is asyncio.get_running_loop(), (
-            "Please create objects with the same loop as running with"
-        )
+        self._check_loop()
         owns_start = not (self._started or self._starting)
         self._starting = True
         try:
@@ -236,13 +203,6 @@ class AIOKafkaProducer(TransactionMixin):
         if self._started:
             with Translation():
                 await self._producer.flush()
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     # --- sending ------------------------------------------------------------------------------
 
@@ -371,26 +331,3 @@ class AIOKafkaProducer(TransactionMixin):
             return partition
         available = self.client.cluster.available_partitions_for_topic(topic) or set()
         return self._predict_partition(serialized_key, sorted(everything), sorted(available))
-
-
-def _loop_or_running(loop: asyncio.AbstractEventLoop | None) -> asyncio.AbstractEventLoop:
-    if loop is not None:
-        warnings.warn(
-            "The `loop` parameter has been deprecated since 0.7.1 "
-            "and will be removed in a future release.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        return loop
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        raise RuntimeError(
-            "The object should be created within an async function or provide loop directly."
-        ) from None
-
-
-def _stop_in_background(producer: Producer) -> None:
-    task = asyncio.get_running_loop().create_task(producer.stop(), name="kafkaclient-stop")
-    _stopping.add(task)
-    task.add_done_callback(_stopping.discard)

@@ -14,7 +14,7 @@ from kafkaclient.errors import ProducerStateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient import ClusterView, LoadView, Producer, RecordBatchBuilder
+    from kafkaclient import ClusterView, Consumer, LoadView, Producer, RecordBatchBuilder
     from kafkaclient.types import HeadersLike
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "CallablePartitioner",
     "ClientFacade",
     "ClusterFacade",
+    "GroupFacade",
     "RecordMetadata",
     "TopicPartition",
     "option_for",
@@ -60,10 +61,17 @@ else:
 # --- ``AIOKafkaProducer.client``: what instrumentations -------------------------------------------
 
 
-class ClusterFacade:
-    """What the producer knows of topics at this moment. No call waits, or sends a request."""
+class GroupFacade(NamedTuple):
+    """What FastStream reads of a consumer's coordinator and subscription."""
 
-    def __init__(self, producer: Producer) -> None:
+    member_id: str
+    topics: frozenset[str]
+
+
+class ClusterFacade:
+    """What the client knows of topics at this moment. No call waits, or sends a request."""
+
+    def __init__(self, producer: Producer | Consumer) -> None:
         self._producer = producer
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
@@ -82,7 +90,9 @@ class ClientFacade:
     """The attributes of ``aiokafka.AIOKafkaClient`` that OpenTelemetry's instrumentation reads, and
     the metadata of the cluster."""
 
-    def __init__(self, bootstrap_servers: Any, client_id: str, producer: Producer) -> None:
+    def __init__(
+        self, bootstrap_servers: Any, client_id: str, producer: Producer | Consumer
+    ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._client_id = client_id
         self.attach(producer)
@@ -90,8 +100,8 @@ class ClientFacade:
     def __repr__(self) -> str:
         return f"<ClientFacade client_id={self._client_id}>"
 
-    def attach(self, producer: Producer) -> None:
-        """Ask this producer from now on."""
+    def attach(self, producer: Producer | Consumer) -> None:
+        """Ask this producer or consumer from now on."""
         self._producer = producer
         self.cluster: ClusterFacade = ClusterFacade(producer)
 

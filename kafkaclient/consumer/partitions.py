@@ -113,8 +113,8 @@ class Partitions:
         where, begins = partition.topic_partition, (PartitionState.ADDED, PartitionState.STARTING)
         if self._all.get(where) is partition and partition.state in begins:
             partition.move(offset)
+            self._reading.add(where, offset, paused=partition.paused)  # raises if it is closed
             partition.state = PartitionState.READING
-            self._reading.add(where, offset, paused=partition.paused)
             self.notify()
 
     def fail(self, partition: Partition, error: KafkaError) -> None:
@@ -124,10 +124,12 @@ class Partitions:
             self._reading.wake()
             self.notify()
 
-    def raise_error(self) -> None:
-        """Raise the error of a partition, if there is one, and find its position again."""
-        for partition in self._all.values():
-            if (error := partition.error) is not None:
+    def raise_error(self, wanted: Collection[TopicPartition]) -> None:
+        """Raise the error of one of these partitions (empty: of all), if there is one, and find its
+        position again."""
+        for where, partition in self._all.items():
+            error = partition.error
+            if error is not None and (not wanted or where in wanted):
                 partition.error = None
                 self._on_starting()
                 raise error

@@ -49,12 +49,12 @@ class Polls:
                 self._partitions.finish_polled(wanted)
             if found or not (is_first or left_s is None or left_s > 0):
                 return found
-            await self._wait(left_s)
+            await self._wait(left_s, wanted)
             left_s = None if until is None else until - self._now()
             is_first = False
         return None
 
-    async def _wait(self, timeout_s: float | None) -> None:
+    async def _wait(self, timeout_s: float | None, wanted: Collection[TopicPartition]) -> None:
         """Wait for what a broker sends, or until another call that waits for it is done."""
         if self._is_waiting:
             with suppress(TimeoutError):
@@ -63,7 +63,7 @@ class Polls:
             return
         self._is_waiting = True
         try:
-            await self._feed.wait(timeout_s)
+            await self._feed.wait(timeout_s, wanted)
         finally:
             self._is_waiting = False
             news, self._news = self._news, asyncio.Event()

@@ -226,9 +226,9 @@ cdef class Rows:
 
     def take(self, Py_ssize_t most):
         cdef Py_ssize_t row
-        cdef Py_ssize_t end = min(self._end, self._next + most)
+        cdef Py_ssize_t end = self._next + min(most, max(0, self._end - self._next))
         taken = [self._record(row) for row in range(self._next, end)]
-        self._next = max(self._next, end)
+        self._next = end
         return taken
 
     cdef tuple _headers(self, Py_ssize_t row):

@@ -9,11 +9,12 @@ from kafkaclient.consumer.initial_positions import restart
 from kafkaclient.errors import ConsumerStateError, ReaderStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kafkaclient.consumer.partitions import Partitions
     from kafkaclient.consumer.records import Rows
     from kafkaclient.reader.reading import Reading
+    from kafkaclient.types import TopicPartition
 
 
 class RowFeed:
@@ -72,7 +73,7 @@ class RowFeed:
             timeout_s = None
         return None
 
-    async def wait(self, timeout_s: float | None) -> bool:
+    async def wait(self, timeout_s: float | None, wanted: Collection[TopicPartition] = ()) -> bool:
         """Wait until there may be records; False when the consumer is closed. Raises the consumer's
         failure, and what :func:`restart` raises, and ConsumerStateError if another task waits."""
         if self.is_awaited:
@@ -82,9 +83,10 @@ class RowFeed:
         try:
             await self._reading.wait(timeout_s)
             self.check()
-            self._partitions.raise_error()
+            self._partitions.raise_error(wanted)
             for where, error in self._reading.errors.items():
-                if not self._partitions[where].is_held:
+                is_wanted = not wanted or where in wanted
+                if is_wanted and not self._partitions[where].is_held:
                     restart(self._partitions, where, error, self._policy)
         except ReaderStateError:
             if not self.is_over:

@@ -15,10 +15,11 @@ from aiokafka import errors as theirs
 
 import kafkaclient.aiokafka
 from kafkaclient import errors as ours
-from kafkaclient.aiokafka import AIOKafkaProducer
+from kafkaclient.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaclient.aiokafka.errors import BASES, aiokafka_error
 from kafkaclient.config import ProducerConfig
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.wire.records import BatchBuilder
 from tests.aiokafka_dropin.support import same
 from tests.code_blocks import Block, runs
 from tests.migration_pages import Page, names
@@ -41,6 +42,29 @@ def test_the_first_snippet_writes_a_record(block: Block, monkeypatch: pytest.Mon
     )
     asyncio.run(block.run()["publish"](fake.bootstrap))
     assert [(record.key, record.value) for record in fake.log("flights", 0)] == [(b"UA", b"value")]
+
+
+@runs("docs/how-to/aiokafka.md", having="async def consume")
+def test_the_second_snippet_reads_a_record(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCluster()
+    fake.create_topic("flights", 1)
+    made = partial(AIOKafkaConsumer, dialer=fake, auto_offset_reset="earliest")
+    monkeypatch.setattr(kafkaclient.aiokafka, "AIOKafkaConsumer", made)
+    builder = BatchBuilder(1000)
+    builder.append(1000, b"UA", b"value", [])
+    builder.seal(0)
+    fake.append("flights", 0, bytes(builder.buffer()))
+    seen: list[tuple[object, ...]] = []
+
+    def note(*printed: object) -> None:
+        seen.append(printed)
+        raise KeyError
+
+    consume = block.run()["consume"]
+    consume.__globals__["print"] = note
+    with pytest.raises(KeyError):
+        asyncio.run(consume(fake.bootstrap))
+    assert seen == [(b"UA", b"value")]
 
 
 @runs("docs/how-to/aiokafka.md", having=".install()")

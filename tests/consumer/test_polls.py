@@ -55,6 +55,11 @@ async def test_max_records(fake: FakeCluster, tools: Tools) -> None:
         }
         assert consumer.position(P[0]) == 4
         assert (await consumer.getone()).offset == 4
+        consumer.seek(P[0], 4)
+        assert offsets(await consumer.getmany(timeout_ms=1000, max_records=1)) == {P[0]: [4]}
+        assert offsets(await consumer.getmany(timeout_ms=1000)) == {P[0]: [5, 6, 7, 8, 9]}
+        consumer.seek(P[0], 4)
+        assert (await consumer.getone()).offset == 4
         async for record in consumer:  # the record in hand comes again
             assert record.offset == 4
             break

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.admin import Admin
+from kafkaclient.aiokafka import AIOKafkaConsumer
 from kafkaclient.consumer import Consumer
 from kafkaclient.topic_names import several
 from kafkaclient.types import TopicPartition
@@ -87,6 +88,8 @@ async def test_a_single_name_is_refused_at_once(call: str) -> None:
         given[parameter.name] = TopicPartition("t", 3)
         with pytest.raises(TypeError, match="must be several"):
             await method(instance, **given)
+    if cls is AIOKafkaConsumer:  # as aiokafka's, it warns if it is dropped without stop()
+        await instance.stop()
 
 
 def made(cls: Any) -> Any:

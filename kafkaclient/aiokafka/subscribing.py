@@ -14,6 +14,7 @@ from kafkaclient.aiokafka.errors import Translation
 from kafkaclient.aiokafka.structs import TopicPartition
 from kafkaclient.consumer import RebalanceListener
 from kafkaclient.errors import ConfigError, KafkaError
+from kafkaclient.topic_names import several
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
@@ -196,8 +197,7 @@ class SubscriptionMixin:
             raise TypeError("You can't provide both `topics` and `pattern`")
         if listener is not None and not isinstance(listener, ConsumerRebalanceListener):
             raise TypeError("listener should be an instance of ConsumerRebalanceListener")
-        if pattern is None and not isinstance(topics, tuple | set | list):
-            raise TypeError("Topics should be list of strings")
+        topics = several(topics, "topics")
         wanted = None if pattern is None else prefix_pattern(pattern)
         self._check_kind(
             self._by_hand is not None or bool(self._topics if pattern else self._pattern)
@@ -217,8 +217,9 @@ class SubscriptionMixin:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Consume these partitions, in place of former ones, without being a member of a group.
         Raises IllegalStateError after :meth:`subscribe`."""
+        given = several(partitions, "partitions")
         self._check_kind(bool(self._topics or self._pattern))
-        self._by_hand = theirs(partitions)
+        self._by_hand = theirs(given)
         if self._is_started:
             with Translation():
                 self._consumer.assign(self._by_hand)

@@ -201,6 +201,16 @@ def test_while_the_topic_grows(made: list[Call], latency: float) -> None:
 # --- one by one ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("sends", [1, 2, 3])
+def test_a_later_call_passes_no_row_behind_one_that_is_set_aside(sends: int) -> None:
+    """The second call waits for all partitions when a row of the first one is set aside. The next
+    row of the first call is for the same partition, and joins that one."""
+    small = [Call("send", b"a", 1, 0, 0)] * sends
+    large = Call("send_many", b"a", 3, 12_000, 0)
+    made = [large, *small, Call("send_many", 1, 3, 3000, 0), Call("send_many", 1, 1, 0, 0)]
+    assert not refusals(made, buffer_memory=45_000, max_request_size=28_000)
+
+
 @pytest.mark.parametrize("later", WAYS)
 @pytest.mark.parametrize("earlier", WAYS)
 @virtual_time

@@ -176,15 +176,14 @@ class PendingSends:
             call.fail(outcome)  # its caller calls end()
             return
         # The call claims space again when its turn comes: now the size is known.
-        charge = call.charge
+        charge = self._uncharge(call)
         call.serialized(outcome)
         self.buffer_pool.give_back(charge)
         self.admit(call.queue)
 
     def spend(self, call: WaitingCall) -> Spending:
         """Use the charge of the call: ``with pending_sends.spend(call):`` lends it to an append."""
-        charge, call.charge = call.charge, 0
-        return self.buffer_pool.spend(charge)
+        return self.buffer_pool.spend(self._uncharge(call))
 
     def wait_for_more(self, call: WaitingCall, room: int) -> None:
         """An admitted bulk call needs ``room`` more bytes.
@@ -214,7 +213,7 @@ class PendingSends:
             self._withdraw(call)
             self._grant()  # the next claim may need fewer bytes
         elif call.charge:
-            self.buffer_pool.give_back(call.charge)
+            self.buffer_pool.give_back(self._uncharge(call))
         self.admit(call.queue)
 
     # --- admission ------------------------------------------------------------------------------
@@ -297,8 +296,24 @@ class PendingSends:
         for send in reversed(uncharged):
             if not self.buffer_pool.try_take(send.wants):
                 return False
-            send.charged()
+            self._charge(send, self._share_of(send))
         return True
+
+    def _charge(self, send: PendingSend, share: BufferShare) -> None:
+        """The bytes that the send wants are charged. They count for the share from now on: else a
+        burst of sends would take more than the share may have, before the first of them appends."""
+        if share is not self._any_share and share is not self._chosen_share:
+            share.held += send.wants
+        send.claim_in(share)
+        send.charged()
+
+    def _uncharge(self, call: WaitingCall) -> int:
+        """Take the charge from the call, for the caller to use or to give back."""
+        share, charge, call.charge = call.share, call.charge, 0
+        if charge and share is not self._any_share and share is not self._chosen_share:
+            assert share is not None
+            share.held -= charge
+        return charge
 
     def _share_of(self, send: PendingSend) -> BufferShare:
         if send.queue.place == EVERY:
@@ -327,7 +342,7 @@ class PendingSends:
             self._withdraw(send)
             send.move(SendState.QUEUED)
         self.buffer_pool.force(send.wants)
-        send.charged()
+        self._charge(send, self._share_of(send))
 
     def _claim(self, send: PendingSend) -> None:
         """Charge the space that the send wants: at once, or when its claim is granted.
@@ -339,7 +354,7 @@ class PendingSends:
         if not send.exclusive and send.queue.has_held:
             self._force(send)
         elif not share.claims and self.buffer_pool.try_take(send.wants, self._holder(share)):
-            send.charged()
+            self._charge(send, share)
         else:
             send.move(SendState.CLAIMING)
             self._add_claim(send, share, next(self._claim_numbers))
@@ -386,13 +401,13 @@ class PendingSends:
                 assert share is not None
                 share.claims.popleft()
                 self._claim_ended(share)
-                self._granted(send)
+                self._granted(send, share)
         finally:
             self._granting = False
 
-    def _granted(self, send: PendingSend) -> None:
+    def _granted(self, send: PendingSend, share: BufferShare) -> None:
         self.buffer_pool.force(send.wants)
-        send.charged()
+        self._charge(send, share)
         if isinstance(send, WaitingCall) and send in send.queue.admitted:
             send.admit()  # from wait_for_more()
         else:

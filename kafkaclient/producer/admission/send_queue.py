@@ -58,7 +58,7 @@ TRANSITIONS: Mapping[SendState, frozenset[SendState]] = {
 
 class PendingSend:
     """A send that waits in ``queue``, for ``wants`` bytes of buffer space, in the share ``share``
-    of the buffer while it claims them.
+    of the buffer when it claims them or has them.
 
     ``record``: None for a bulk call. ``exclusive``: nothing behind it starts until it has ended.
     ``alone``: it starts only when everything before it has ended.
@@ -113,7 +113,7 @@ class PendingSend:
         self.queue = queue
 
     def claim_in(self, share: BufferShare) -> None:
-        """Claim bytes of this share."""
+        """Claim bytes of this share, or have them."""
         self.share = share
 
     def serialized(self, record: Record) -> None:

@@ -26,8 +26,9 @@ ANY_BROKER = -2
 
 
 class BufferShare:
-    """The bytes of ``buffer.memory`` that batches for one broker hold (-1: for partitions without a
-    leader, :data:`ANY_BROKER`: for those without a partition)."""
+    """The bytes of ``buffer.memory`` that batches for one broker hold, and sends that are about to
+    append (-1: for partitions without a leader, :data:`ANY_BROKER`: for those without a
+    partition)."""
 
     __slots__ = ("broker", "claims", "held")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,8 @@ from kafkaclient.testing.clock import virtual_time
 from tests.producer.support import one_topic, warm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkaclient import Delivery, Producer
     from tests.producer.support import StartProducer
 
@@ -127,6 +129,31 @@ async def test_claims_of_many_partitions_follow_their_leaders(producing: StartPr
             fake.move_leader("t", partition, 1)
         await asyncio.wait_for(asyncio.gather(*sends), 20)
         fake.resume_broker(0)
+
+
+async def after_a_moment(value: bytes) -> bytes:
+    return value
+
+
+@pytest.mark.parametrize("serializer", [None, after_a_moment])
+@virtual_time
+async def test_a_burst_takes_no_more_than_its_share(
+    producing: StartProducer, serializer: Callable[[bytes], Any] | None
+) -> None:
+    """Sends that have waited together, for metadata or for serializers, go on in one pass of the
+    event loop. A large record for another broker finds room all the same."""
+    fake = cluster()
+    fake.create_topic("new", 6)
+    async with producing(fake, **OPTIONS, value_serializer=serializer) as producer:
+        await warm(producer)
+        fake.stall_broker(0)
+        sends = [
+            asyncio.create_task(producer.send("new", bytes(3000), partition=0)) for _ in range(300)
+        ]
+        await asyncio.sleep(0.1)
+        await asyncio.wait_for(producer.send_and_wait("t", bytes(20_000), partition=1), 1)
+        fake.resume_broker(0)
+        await asyncio.gather(*[await sent for sent in sends])
 
 
 @virtual_time

@@ -84,7 +84,7 @@ class DemoPlan:
     rows: int | None = None
     """Rows to publish in each run; None for all 336,776."""
     rate: float = 8000.0
-    """Rows per second."""
+    """Rows per second; half of it in the runs with a stalled broker."""
     delay_ms: float = 20.0
     """Delay of each Produce response of broker 0."""
     partitions: int = 12
@@ -157,10 +157,12 @@ async def _run(
 ) -> DemoRun:
     sent = rows if setting.keyed else [(None, value) for _key, value in rows]
     label = f"{number} {setting.name}"
-    options, stall = setting.options, None
+    options, stall, rate = setting.options, None, plan.rate
     if setting.stalled:
+        # Each row that waits for room has a task: at the full rate these would be what a core does.
+        rate /= 2
         size = sum(len(value) for _key, value in rows) / len(rows)
-        stall = Stall.of(plan.rate, size, len(rows))
+        stall = Stall.of(rate, size, len(rows))
         options, sent = stall.options(setting.client), sent[: stall.rows]
         label += f" {stall.seconds:g} s"
     view = watcher.producer_view() if setting.client == OURS else None
@@ -171,7 +173,7 @@ async def _run(
         if setting.stalled and setting.client == OURS
         else make_client(setting.client, config, setting.topic, metrics)
     )
-    load = Load(client, LoadSpec(num_records=len(sent), rate=plan.rate))
+    load = Load(client, LoadSpec(num_records=len(sent), rate=rate))
     before = await produce_count(cluster)
     async with (
         watcher.working(f"{label}: publishing", len(sent), lambda: load.acknowledged, view),

@@ -78,9 +78,10 @@ def _stalled(runs: Sequence[DemoRun]) -> str:
     if not stalls:
         return ""
     return (
-        f" In the last ones broker 0 takes nothing for {stalls[0]:g} s, and the rows for it fill "
-        "the client's memory, which has the same bound for each client. The column with an arrow "
-        "has the rows per second to the other brokers, before the stall and during it."
+        f" In the last ones, at half the rate, broker 0 takes nothing for {stalls[0]:g} s, and the "
+        "rows for it fill the client's memory, which has the same bound for each client. The "
+        "column with an arrow has the rows per second to the other brokers, before the stall and "
+        "during it."
     )
 
 

@@ -11,6 +11,7 @@ from experiments.consumer_chaos.plan import GROUP
 from experiments.consumer_chaos.schedule import TOPIC_KINDS
 from experiments.streams_chaos.schedule import Fault, FaultKind
 from experiments.streams_chaos.strikes import Strikes
+from experiments.strikes import coordinator_partition
 from kafkaclient.errors import KafkaError, TopicExistsError, UnknownTopicError
 
 if TYPE_CHECKING:
@@ -19,21 +20,13 @@ if TYPE_CHECKING:
     from experiments.consumer_chaos.load import Load
     from kafkaclient.admin import Admin
 
-__all__ = ["ConsumerStrikes", "offsets_partition"]
+__all__ = ["ConsumerStrikes"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _MOST_PARTITIONS = 16
 _ADMIN_S = 30.0
 _RETRY_S = 0.2
 _SIGNALS = {FaultKind.CANCEL: signal.SIGUSR1, FaultKind.LEAVE: signal.SIGUSR2}
-
-
-def offsets_partition(group: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` with the group; its leader is the coordinator."""
-    code = 0
-    for character in group:
-        code = (31 * code + ord(character)) & 0xFFFFFFFF
-    return (code & 0x7FFFFFFF) % partitions
 
 
 class ConsumerStrikes(Strikes):
@@ -77,7 +70,7 @@ class ConsumerStrikes(Strikes):
     async def _coordinator(self) -> tuple[int, int]:
         """The partition of the group's offsets, and the broker that leads it."""
         found = await leaders(self._cluster.address(0), [OFFSETS_TOPIC])
-        partition = offsets_partition(GROUP, len(found))
+        partition = coordinator_partition(GROUP, len(found))
         return partition, found[OFFSETS_TOPIC, partition]
 
     async def _kill_coordinator(self, seconds: float) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import json
 import signal
 import time
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,18 +20,19 @@ from experiments.spark_chaos.schedule import (
     Fault,
     FaultKind,
 )
+from experiments.strikes import BaseStrikes, coordinator_partition
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from experiments.spark_chaos.drivers import Driver
     from kafkaclient.admin import Admin
     from kafkaclient.testing.cluster import ClusterHandle
 
-__all__ = ["Strikes", "Struck", "coordinator_partition", "ledger_name"]
+__all__ = ["Strikes", "Struck", "ledger_name"]
 
 _LOOK_S = 0.5
 _MOVED_WITHIN_S = 20.0
@@ -54,7 +54,7 @@ class Struck:
         return {**self.fault.as_json(), "lasted_s": self.lasted_s, "note": self.note}
 
 
-class Strikes:
+class Strikes(BaseStrikes[Fault, Struck]):
     """``await run()`` makes the faults happen; at its end the driver, every executor and broker
     runs.
 
@@ -72,35 +72,11 @@ class Strikes:
         faults: Sequence[Fault],
         say: Callable[[str], None],
     ) -> None:
-        self.struck: list[Struck] = []
-        self.ended: list[str] = []
-        """The last words of drivers that ended by themselves."""
-        self._cluster = cluster
+        super().__init__(cluster, faults, say)
         self._admin = admin
         self._driver = driver
         self._topics = topics
         self._ledger = ledger
-        self._faults = faults
-        self._say = say
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-
-    async def run(self) -> None:
-        """Strike; returns when the last fault is over."""
-        begins = time.monotonic()
-        async with asyncio.TaskGroup() as tasks:
-            for fault in self._faults:
-                tasks.create_task(self._strike(fault, begins))
-        await self._cluster.heal()
-
-    @contextlib.asynccontextmanager
-    async def supervised(self) -> AsyncIterator[None]:
-        """Start drivers again that end by themselves, until the block ends."""
-        watching = asyncio.create_task(self._supervise())
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
 
     async def _supervise(self) -> None:
         while True:
@@ -215,16 +191,6 @@ class Strikes:
         async with asyncio.timeout(_MOVED_WITHIN_S):
             while await self._admin.list_partition_reassignments():  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_S)
-
-
-def coordinator_partition(transactional_id: str, partitions: int) -> int:
-    """The partition of ``__transaction_state`` whose leader coordinates an ASCII transactional id.
-    Java: ``Utils.abs(transactionalId.hashCode) % partitions``."""
-    found = 0
-    for character in transactional_id:
-        found = (31 * found + ord(character)) & 0xFFFFFFFF
-    value = found - ((found >> 31) << 32)  # as a signed int
-    return (abs(value) & 0x7FFFFFFF) % partitions
 
 
 def ledger_name(checkpoint: Path, prefix: str) -> str | None:

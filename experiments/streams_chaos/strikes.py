@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import time
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments.streams_chaos.schedule import BROKER_KINDS, Fault, FaultKind
+from experiments.strikes import BaseStrikes
 from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from experiments.counting.instances import Fleet
     from experiments.counting.routes import Routes
@@ -49,7 +48,7 @@ class Struck:
         }
 
 
-class Strikes:
+class Strikes(BaseStrikes[Fault, Struck]):
     """``await run()`` makes the faults happen; at its end every instance and broker runs.
 
     Faults of one instance, and all faults of brokers, wait for each other. An instance that ends by
@@ -64,33 +63,9 @@ class Strikes:
         faults: Sequence[Fault],
         say: Callable[[str], None],
     ) -> None:
-        self.struck: list[Struck] = []
-        self.ended: list[str] = []
-        """Instances that ended by themselves: name and last output."""
-        self._cluster = cluster
+        super().__init__(cluster, faults, say)
         self._fleet = fleet
         self._routes = routes
-        self._faults = faults
-        self._say = say
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-
-    async def run(self) -> None:
-        """Strike; returns when the last fault is over."""
-        begins = time.monotonic()
-        async with asyncio.TaskGroup() as tasks:
-            for fault in self._faults:
-                tasks.create_task(self._strike(fault, begins))
-        await self._cluster.heal()
-
-    @contextlib.asynccontextmanager
-    async def supervised(self) -> AsyncIterator[None]:
-        """Start instances again that end by themselves, until the block ends."""
-        watching = asyncio.create_task(self._supervise())
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
 
     async def _supervise(self) -> None:
         while True:

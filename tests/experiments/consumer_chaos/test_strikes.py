@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from experiments.consumer_chaos import strikes as module
-from experiments.consumer_chaos.strikes import ConsumerStrikes, offsets_partition
+from experiments.consumer_chaos.strikes import ConsumerStrikes
 from experiments.streams_chaos.schedule import Fault, FaultKind
+from experiments.strikes import coordinator_partition
 from kafkaclient.errors import KafkaError, TopicExistsError
 
 
@@ -77,7 +78,7 @@ def strike(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 async def test_what_each_fault_does(strike: Any) -> None:
-    partition = offsets_partition("consumer-chaos", 6)
+    partition = coordinator_partition("consumer-chaos", 6)
     coordinator = partition % 3
     others = [(coordinator + place) % 3 for place in (1, 2, 3)]
     offsets = "__consumer_offsets"
@@ -114,5 +115,6 @@ async def test_a_topic_is_created_in_spite_of_errors(strike: Any) -> None:
 
 def test_the_partition_of_the_group() -> None:
     """As Java's ``Utils.abs("console-consumer-1".hashCode()) % 50``."""
-    assert offsets_partition("", 50) == 0
-    assert offsets_partition("ab", 50) == (31 * 97 + 98) % 50
+    assert coordinator_partition("", 50) == 0
+    assert coordinator_partition("ab", 50) == (31 * 97 + 98) % 50
+    assert coordinator_partition("consumer-chaos", 50) == 1_742_397_719 % 50, "a negative hash code"

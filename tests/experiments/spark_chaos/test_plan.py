@@ -14,7 +14,7 @@ from experiments.spark_chaos.schedule import (
     SPARK_KINDS,
     TOPIC_KINDS,
 )
-from experiments.spark_chaos.strikes import coordinator_partition
+from experiments.strikes import coordinator_partition
 from kafkaclient.errors import ConfigError
 
 

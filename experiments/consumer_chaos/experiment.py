@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,10 @@ from experiments.machine import machine_facts
 from experiments.streams_chaos.gaps import gaps_by_kind
 from experiments.streams_chaos.strikes import instance_name
 from kafkaclient.admin import Admin
-from kafkaclient.errors import KafkaError
 from kafkaclient.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
     from experiments.consumer_chaos.member_log import Stint
@@ -43,8 +43,6 @@ _IGNORING = 'trap "" USR1 USR2; exec "$0" -m experiments.consumer_chaos.worker'
 _COMMAND = ("/bin/sh", "-c", _IGNORING, sys.executable)
 _POLL_S = 0.2
 _LOOK_S = 2.0
-_RUNS_WITHIN_S = 60.0
-_SETTLE_S = 3.0
 _MORE_S = 4.0
 _LEAST_GAP_S = 0.3
 
@@ -79,6 +77,7 @@ class Experiment(BaseExperiment[Plan, Results]):
 
     async def _campaign(self, cluster: ClusterHandle, admin: Admin) -> Campaign:
         plan = self.plan
+        aftermath_s = plan.session_timeout_ms / 1000 + _MORE_S
         options = {
             "logs": str(self._logs),
             "app": {"bootstrap_servers": cluster.bootstrap, **plan.member_options},
@@ -99,8 +98,14 @@ class Experiment(BaseExperiment[Plan, Results]):
                 topics=plan.topic_names,
                 partitions=plan.partitions,
             )
-            await self._start(fleet, routes)
-            begins, drained_s = await self._strike(strikes, load)
+            ports = {name: each.ports for name, each in routes.items()}
+            await fleet.start_all(ports, plan.topics * plan.partitions)
+            begins, drained_s = await strikes.under_load(
+                *(load, self.watcher, "Consuming"),
+                seconds=plan.seconds,
+                aftermath_s=aftermath_s,
+                drain=partial(self._drain, load),
+            )
             for name in list(fleet.instances):
                 await fleet.end(name, signal.SIGTERM)
         stints = await asyncio.to_thread(read_logs, self._logs)
@@ -108,7 +113,6 @@ class Experiment(BaseExperiment[Plan, Results]):
             load.acked, load.lives, stints, await read_commits(cluster.bootstrap, GROUP)
         )
         gaps = list(_gaps(stints, begins))
-        aftermath_s = plan.session_timeout_ms / 1000 + _MORE_S
         return Campaign(
             records=load.records,
             verdict=verdict,
@@ -118,49 +122,6 @@ class Experiment(BaseExperiment[Plan, Results]):
             gaps=tuple(gaps_by_kind(strikes.struck, gaps, plan.members, aftermath_s)),
             struck=tuple(sorted(strikes.struck, key=lambda each: each.began)),
         )
-
-    async def _start(self, fleet: Fleet, routes: Mapping[str, Routes]) -> None:
-        for name, each in routes.items():
-            await fleet.start(name, each.ports)
-        try:
-            async with asyncio.timeout(_RUNS_WITHIN_S):
-                while len(fleet.runners()) < self.plan.topics * self.plan.partitions:
-                    await asyncio.sleep(_POLL_S)
-                    fleet.check()
-        except TimeoutError:
-            raise KafkaError(
-                f"not every partition has an owner within {_RUNS_WITHIN_S:g} s: "
-                f"{[instance.status.running for instance in fleet.instances.values()]}"
-            ) from None
-
-    async def _strike(self, strikes: ConsumerStrikes, load: Load) -> tuple[float, float]:
-        """When the faults began, and the seconds until everything was processed after them."""
-        plan = self.plan
-        sending = asyncio.create_task(load.run())
-        try:
-            await asyncio.sleep(_SETTLE_S)
-            begins = time.time()
-            async with (
-                strikes.supervised(),
-                self.watcher.working(
-                    f"Consuming for {plan.seconds:g} s under {len(plan.faults)} faults",
-                    int(plan.seconds),
-                    lambda: min(int(time.time() - begins), int(plan.seconds)),
-                ),
-            ):
-                await strikes.run()
-                await asyncio.sleep(max(0.0, begins + plan.seconds - time.time()))
-                healed = time.monotonic()
-                # The longest gap may end only now.
-                await asyncio.sleep(plan.session_timeout_ms / 1000 + _MORE_S)
-                load.stop()
-                await sending
-                self.watcher.say("The faults are over; waiting for the last records")
-                await self._drain(load)
-            return begins, time.monotonic() - healed
-        finally:
-            load.stop()
-            await asyncio.gather(sending, return_exceptions=True)
 
     async def _drain(self, load: Load) -> None:
         """Wait until every record is processed, or for ``drain_timeout_s``: what is missing then is

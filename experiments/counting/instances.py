@@ -25,6 +25,8 @@ __all__ = ["OUR_COMMAND", "Fleet", "Instance"]
 OUR_COMMAND = (sys.executable, "-m", "experiments.counting.worker")
 _END_WITHIN_S = 60.0
 _LINE_BYTES = 1 << 20
+_POLL_S = 0.2
+_RUNS_WITHIN_S = 60.0
 
 
 class Instance:
@@ -128,6 +130,22 @@ class Fleet:
         assert process.stdin is not None
         process.stdin.write(json.dumps(options).encode() + b"\n")
         self.instances[name] = Instance(process, log)
+
+    async def start_all(self, ports: Mapping[str, Mapping[int, int]], tasks: int) -> None:
+        """Start an instance for each name of ``ports``; returns when ``tasks`` tasks run. Raises
+        KafkaError if they do not within a minute, or if an instance ends."""
+        for name, each in ports.items():
+            await self.start(name, each)
+        try:
+            async with asyncio.timeout(_RUNS_WITHIN_S):
+                while len(self.runners()) < tasks:
+                    await asyncio.sleep(_POLL_S)
+                    self.check()
+        except TimeoutError:
+            raise KafkaError(
+                f"{len(self.runners())} of {tasks} tasks or partitions run after "
+                f"{_RUNS_WITHIN_S:g} s: {[each.status for each in self.instances.values()]}"
+            ) from None
 
     async def end(self, name: str, how: signal.Signals) -> None:
         """End an instance by the signal ``how``, and forget it."""

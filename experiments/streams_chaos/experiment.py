@@ -6,6 +6,7 @@ import asyncio
 import signal
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from experiments.counting.drain import wait_until_processed
@@ -22,21 +23,15 @@ from experiments.streams_chaos.plan import APPLICATION, Plan
 from experiments.streams_chaos.results import Campaign, Results
 from experiments.streams_chaos.strikes import Strikes, instance_name
 from kafkaclient.admin import Admin
-from kafkaclient.errors import KafkaError
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["Experiment"]
 
 _SOURCE, _TARGET = "chaos-in", "chaos-out"
-_POLL_S = 0.2
-_RUNS_WITHIN_S = 60.0
-_SETTLE_S = 3.0
 _MORE_S = 4.0
 _LEAST_GAP_S = 0.05
 
@@ -50,6 +45,11 @@ class Experiment(BaseExperiment[Plan, Results]):
 
     results_type = Results
     libraries = STREAMS
+
+    @property
+    def _aftermath_s(self) -> float:
+        """How long after a fault a gap may end that it has made."""
+        return self.plan.session_timeout_ms / 1000 + _MORE_S
 
     async def run(self) -> None:
         plan = self.plan
@@ -85,55 +85,21 @@ class Experiment(BaseExperiment[Plan, Results]):
             }
             await stack.enter_async_context(fleet.running())
             strikes = Strikes(cluster, fleet, routes, plan.faults, self.watcher.say)
-            await self._start(fleet, routes)
-            window, drained_s = await self._strike(strikes, load, admin)
+            ports = {name: each.ports for name, each in routes.items()}
+            await fleet.start_all(ports, plan.tasks)
+            inputs = [TopicPartition(_SOURCE, number) for number in range(plan.tasks)]
+            begins, drained_s = await strikes.under_load(
+                *(load, self.watcher, "Counting"),
+                seconds=plan.seconds,
+                aftermath_s=self._aftermath_s,
+                drain=partial(
+                    wait_until_processed, admin, APPLICATION, inputs, plan.drain_timeout_s
+                ),
+            )
+            window = Window("campaign", begins, time.time())
             for name in list(fleet.instances):
                 await fleet.end(name, signal.SIGTERM)
         return await self._judge(cluster, load, strikes, window, drained_s)
-
-    async def _start(self, fleet: Fleet, routes: Mapping[str, Routes]) -> None:
-        for name, each in routes.items():
-            await fleet.start(name, each.ports)
-        try:
-            async with asyncio.timeout(_RUNS_WITHIN_S):
-                while len(fleet.runners()) < self.plan.tasks:
-                    await asyncio.sleep(_POLL_S)
-                    fleet.check()
-        except TimeoutError:
-            raise KafkaError(
-                f"not every task runs within {_RUNS_WITHIN_S:g} s: "
-                f"{[instance.status for instance in fleet.instances.values()]}"
-            ) from None
-
-    async def _strike(self, strikes: Strikes, load: Load, admin: Admin) -> tuple[Window, float]:
-        """The time under faults, and the seconds until everything was processed after it."""
-        plan = self.plan
-        sending = asyncio.create_task(load.run())
-        try:
-            await asyncio.sleep(_SETTLE_S)
-            begins = time.time()
-            async with (
-                strikes.supervised(),
-                self.watcher.working(
-                    f"Counting for {plan.seconds:g} s under {len(plan.faults)} faults",
-                    int(plan.seconds),
-                    lambda: min(int(time.time() - begins), int(plan.seconds)),
-                ),
-            ):
-                await strikes.run()
-                await asyncio.sleep(max(0.0, begins + plan.seconds - time.time()))
-                healed = time.monotonic()
-                # The longest gap may end only now.
-                await asyncio.sleep(plan.session_timeout_ms / 1000 + _MORE_S)
-                load.stop()
-                await sending
-                self.watcher.say("The faults are over; waiting for the last records")
-                inputs = [TopicPartition(_SOURCE, number) for number in range(self.plan.tasks)]
-                await wait_until_processed(admin, APPLICATION, inputs, self.plan.drain_timeout_s)
-            return Window("campaign", begins, time.time()), time.monotonic() - healed
-        finally:
-            load.stop()
-            await asyncio.gather(sending, return_exceptions=True)
 
     async def _judge(
         self,
@@ -158,7 +124,6 @@ class Experiment(BaseExperiment[Plan, Results]):
         # No record comes after the load's end; a gap there is none of a task.
         last = Window(window.name, window.begins, outcome.last_at)
         gaps = outcome.all_gaps(last, _LEAST_GAP_S)
-        aftermath_s = plan.session_timeout_ms / 1000 + _MORE_S
         return Campaign(
             records=load.sent.total(),
             wrong=sum(outcome.wrong.values()),
@@ -168,6 +133,6 @@ class Experiment(BaseExperiment[Plan, Results]):
             longest_gap_s=round(max((gap.seconds for gap in gaps), default=0.0), 3),
             drained_s=round(drained_s, 3),
             ended=tuple(strikes.ended),
-            gaps=tuple(gaps_by_kind(strikes.struck, gaps, plan.instances, aftermath_s)),
+            gaps=tuple(gaps_by_kind(strikes.struck, gaps, plan.instances, self._aftermath_s)),
             struck=tuple(sorted(strikes.struck, key=lambda each: each.began)),
         )

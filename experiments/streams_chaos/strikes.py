@@ -6,22 +6,32 @@ import asyncio
 import signal
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from experiments.streams_chaos.schedule import BROKER_KINDS, Fault, FaultKind
 from experiments.strikes import BaseStrikes
 from kafkaclient.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from experiments.counting.instances import Fleet
     from experiments.counting.routes import Routes
+    from experiments.watcher import Watcher
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["Strikes", "Struck", "instance_name"]
 
 _LOOK_S = 0.5
+_SETTLE_S = 3.0
+
+
+class Load(Protocol):
+    """Sends records until it is stopped."""
+
+    async def run(self) -> None: ...
+
+    def stop(self) -> None: ...
 
 
 def instance_name(number: int) -> str:
@@ -66,6 +76,44 @@ class Strikes(BaseStrikes[Fault, Struck]):
         super().__init__(cluster, faults, say)
         self._fleet = fleet
         self._routes = routes
+
+    async def under_load(
+        self,
+        load: Load,
+        watcher: Watcher,
+        doing: str,
+        *,
+        seconds: float,
+        aftermath_s: float,
+        drain: Callable[[], Awaitable[None]],
+    ) -> tuple[float, float]:
+        """Send while faults happen for ``seconds``, and ``aftermath_s`` longer; then ``drain()``
+        waits for the last records. Returns when the faults began, in seconds since 1970, and how
+        long everything took after them."""
+        sending = asyncio.create_task(load.run())
+        try:
+            await asyncio.sleep(_SETTLE_S)
+            begins = time.time()
+            async with (
+                self.supervised(),
+                watcher.working(
+                    f"{doing} for {seconds:g} s under {len(self._faults)} faults",
+                    int(seconds),
+                    lambda: min(int(time.time() - begins), int(seconds)),
+                ),
+            ):
+                await self.run()
+                await asyncio.sleep(max(0.0, begins + seconds - time.time()))
+                healed = time.monotonic()
+                await asyncio.sleep(aftermath_s)  # the longest gap may end only now
+                load.stop()
+                await sending
+                self._say("The faults are over; waiting for the last records")
+                await drain()
+            return begins, time.monotonic() - healed
+        finally:
+            load.stop()
+            await asyncio.gather(sending, return_exceptions=True)
 
     async def _supervise(self) -> None:
         while True:

@@ -7,6 +7,7 @@ import contextlib
 import sys
 import traceback
 import warnings
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Never, Self
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ _stopping: set[asyncio.Task[Any]] = set()
 """Tasks that stop dropped clients; event loops keep only weak references to tasks."""
 
 
-class LoopBound:
+class LoopBound(ABC):
     """A client of one event loop. It warns if it is dropped without ``stop``, and is stopped."""
 
     # Class-level defaults: __del__ also runs when __init__ raised.
@@ -46,9 +47,9 @@ class LoopBound:
                 stacklevel=3,
             )
 
+    @abstractmethod
     def _native(self) -> Producer | Consumer:
         """The client of this package."""
-        raise NotImplementedError
 
     def __reduce_ex__(self, protocol: object) -> Never:
         name = type(self).__name__
@@ -68,11 +69,11 @@ class LoopBound:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(_stop_in_background, self._native())
 
-    async def start(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def start(self) -> None: ...
 
-    async def stop(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def stop(self) -> None: ...
 
     def _check_loop(self) -> None:
         assert self._loop is asyncio.get_running_loop(), (

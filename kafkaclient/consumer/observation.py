@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.errors import ConsumerStateError
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from kafkaclient.types import ConsumerGroupMetadata, LastFetch, TopicListing
 
 
-class ObservationMixin:
+class ObservationMixin(ABC):
     """What a consumer knows, or asks of brokers, without consuming."""
 
     _runtime: ConsumerRuntime | None
     _is_closing: bool
 
-    def _running(self) -> ConsumerRuntime:
-        raise NotImplementedError
+    @abstractmethod
+    def _running(self) -> ConsumerRuntime: ...
 
     # --- topics -----------------------------------------------------------------------------------
 

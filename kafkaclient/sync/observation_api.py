@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError, KafkaTimeoutError, ProducerStateError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _ANSWER_S = 0.2  # how much longer healthy() waits for the producer's thread than for brokers
 
 
-class SyncObservationMixin:
+class SyncObservationMixin(ABC):
     """The methods of :class:`~kafkaclient.SyncProducer` that show the cluster and the producer."""
 
     _thread: ProducerThread | None
@@ -83,6 +84,6 @@ class SyncObservationMixin:
                 raise  # the producer could not be started
             raise KafkaTimeoutError(f"metrics: {NOT_RESPONDING} within {timeout} s") from None
 
+    @abstractmethod
     def _running(self) -> ProducerThread:
         """See :class:`~kafkaclient.SyncProducer`."""
-        raise NotImplementedError

@@ -100,7 +100,9 @@ async def test_what_a_broker_refuses_is_its_records_error(
         await admin.alter_configs(ConfigResource.topic(changelog), {"cleanup.policy": "compact"})
         for value in values:
             await producer.send_and_wait(topic, value)
-    with pytest.raises(ProcessingError, match=rf"offset 1, .*to {out}-0 make a batch of 50\d\d b"):
+    # Of two refused in one commit, the first answer counts: another broker may have the changelog.
+    refused = rf"offset (1, .* to {out}|3, .* to {changelog})-0 make a batch of 50\d\d b"
+    with pytest.raises(ProcessingError, match=refused):
         await made("fail").run()
 
     async def names(name: str) -> list[bytes]:

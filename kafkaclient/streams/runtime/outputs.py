@@ -372,7 +372,7 @@ def _too_large(
                 size = len(key) + len(changes[changelog][key] or b"")
                 found[changelog, key] = (
                     f"a change of {size} bytes, with the key {key[:50]!r}, is too large for "
-                    f"{topic}-{partition}, its store's changelog: {refusal}. Raise "
+                    f"{topic}-{partition}, its store's changelog: {refusal} Raise "
                     "max.message.bytes of the topic, or store less under one key"
                 )
     return found

@@ -81,6 +81,10 @@ class ConsumedBatch(NamedTuple):
     """The offset behind the last record."""
     lag: int
     """Offsets between the last record and the end of the partition when the batch was fetched."""
+    waited_s: float
+    """How long the consumer has waited for records since it was last asked for some."""
+    contents: Any
+    """The records, in bytes: a :class:`kafkaclient.reader.FetchedBatch`."""
 
 
 class FinishedCommit(NamedTuple):

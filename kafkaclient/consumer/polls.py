@@ -41,6 +41,7 @@ class Polls:
         these partitions before is finished. Raises as :meth:`.RowFeed.wait`."""
         until = None if timeout_s is None else self._now() + timeout_s
         self._partitions.finish_polled(wanted)
+        self._feed.on_ask()
         left_s: float | None = 0.0
         is_first = True
         while not self._feed.is_over:

@@ -32,7 +32,7 @@ class ConsumerReports:
     def started(self, consumer: object) -> None:
         call_hooks(self._start, consumer)
 
-    def consumed(self, batch: FetchedBatch) -> None:
+    def consumed(self, batch: FetchedBatch, waited_s: float) -> None:
         if self._consume:
             seen = ConsumedBatch(
                 batch.topic,
@@ -42,6 +42,8 @@ class ConsumerReports:
                 batch.base_offset,
                 batch.next_offset,
                 max(0, batch.high_watermark - batch.next_offset),
+                waited_s,
+                batch,
             )
             call_hooks(self._consume, seen)
 

@@ -73,7 +73,8 @@ class ConsumerRuntime:
         starting = asyncio.Event()
         self.reports = ConsumerReports(config.hooks)
         self.partitions = Partitions(self._reading, starting.set, self._on_rows)
-        self.feed = RowFeed(self._reading, self.partitions, config.auto_offset_reset, self._on_step)
+        policy = config.auto_offset_reset
+        self.feed = RowFeed(self._reading, self.partitions, policy, metrics.asked, self._on_step)
         self.polls = Polls(self.feed, self.partitions, cluster.now, finish=finish_at_once)
         if config.group_id is not None:
             self._make_group(config.group_id, listener, clock or self.loop.time)
@@ -147,7 +148,7 @@ class ConsumerRuntime:
 
     def _on_rows(self, batch: FetchedBatch) -> None:
         self._metrics.consumed(batch.topic, len(batch), batch.content_bytes)
-        self.reports.consumed(batch)
+        self.reports.consumed(batch, self._metrics.waited_s)
 
     def _on_step(self) -> None:
         self._metrics.polled()

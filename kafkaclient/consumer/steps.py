@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class RowFeed:
     """Hands out the rows of fetched batches, to one loop at a time.
 
-    ``on_step`` is called when a loop asks for records. ``policy`` is ``auto.offset.reset``.
+    ``on_ask`` is called when an application asks for records, ``on_step`` then and each time that
+    it goes on waiting. ``policy`` is ``auto.offset.reset``.
     """
 
     def __init__(
@@ -28,11 +29,13 @@ class RowFeed:
         reading: Reading,
         partitions: Partitions,
         policy: str,
+        on_ask: Callable[[], None],
         on_step: Callable[[], None],
     ) -> None:
         self._reading = reading
         self._partitions = partitions
         self._policy = policy
+        self.on_ask = on_ask
         self._on_step = on_step
         self._failure: BaseException | None = None
         self.is_over = False
@@ -63,6 +66,7 @@ class RowFeed:
         if self.is_awaited:
             raise ConsumerStateError("two tasks take records from one consumer; use one loop")
         self._partitions.step_past()
+        self.on_ask()
         timeout_s: float | None = 0.0
         while not self.is_over:
             if not await self.wait(timeout_s):

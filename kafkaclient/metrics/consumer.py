@@ -44,6 +44,7 @@ class ConsumerMetrics:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._asked_at = clock()
         group = self._group = Group(_WINDOWS)
         self._records = group.meter("records-consumed")
         self._bytes = group.meter("bytes-consumed")
@@ -88,6 +89,15 @@ class ConsumerMetrics:
     def polled(self) -> None:
         """A loop asks for records that are not there yet: about once per batch."""
         self._last["poll"] = self._clock()
+
+    def asked(self) -> None:
+        """An application asks for records, and waits until there are some."""
+        self._asked_at = self._clock()
+
+    @property
+    def waited_s(self) -> float:
+        """The time since the last :meth:`asked`."""
+        return self._clock() - self._asked_at
 
     def consumed(self, topic: str, records: int, nbytes: int) -> None:
         """Records are handed out. ``nbytes``: the bytes of their keys and values."""

@@ -1,7 +1,9 @@
-"""OpenTelemetry for the producer: a span for each record, its context in the record's headers.
+"""OpenTelemetry: a span for each record that is sent, its context in the record's headers; spans of
+consumers that are linked to it.
 
-``KafkaclientInstrumentor().instrument()`` traces all producers of the process, and
-:func:`instrument_producer` traces one. Needs the extra ``opentelemetry``.
+``KafkaclientInstrumentor().instrument()`` traces all producers and consumers of the process,
+:func:`instrument_producer` and :func:`instrument_consumer` trace one, and :func:`process_span` is
+the span of a record in process. Needs the extra ``opentelemetry``.
 docs/how-to/opentelemetry.md describes both.
 """
 
@@ -10,7 +12,9 @@ from __future__ import annotations
 try:
     from kafkaclient.opentelemetry.instrumentor import (
         KafkaclientInstrumentor,
+        instrument_consumer,
         instrument_producer,
+        process_span,
         uninstrument_producer,
     )
 except ImportError as error:
@@ -22,4 +26,10 @@ except ImportError as error:
         name=error.name,
     ) from error
 
-__all__ = ["KafkaclientInstrumentor", "instrument_producer", "uninstrument_producer"]
+__all__ = [
+    "KafkaclientInstrumentor",
+    "instrument_consumer",
+    "instrument_producer",
+    "process_span",
+    "uninstrument_producer",
+]

@@ -33,12 +33,14 @@ if TYPE_CHECKING:
 BATCH_COUNT = "messaging.batch.message_count"
 
 
-def topic_attributes(topic: str) -> dict[str, AttributeValue]:
-    """What spans and metrics of a topic have in common."""
+def topic_attributes(
+    topic: str, name: str = "send", kind: str = "send"
+) -> dict[str, AttributeValue]:
+    """What spans and metrics of an operation on a topic have in common."""
     return {
         "messaging.system": "kafka",
-        "messaging.operation.name": "send",
-        "messaging.operation.type": "send",
+        "messaging.operation.name": name,
+        "messaging.operation.type": kind,
         "messaging.destination.name": topic,
     }
 
@@ -91,6 +93,14 @@ def _key_text(key: Any) -> str | None:
         return bytes(key).decode() if isinstance(key, (bytes, bytearray, memoryview)) else None
     except ValueError:  # no UTF-8, or a released memoryview
         return None
+
+
+def is_consumed_elsewhere(consumer: Any) -> bool:
+    """Whether another instrumentation has wrapped the methods of the consumer's drop-in."""
+    dropin = sys.modules.get("kafkaclient.aiokafka.consumer")
+    if dropin is None or not isinstance(consumer, dropin.DropInConsumer):
+        return False
+    return hasattr(vars(dropin.AIOKafkaConsumer)["getone"], "__wrapped__")
 
 
 def is_traced_elsewhere(producer: Any) -> bool:
@@ -149,8 +159,8 @@ def report(doing: str, error: BaseException) -> None:
     if kind not in _logged and len(_logged) < _MOST_KINDS:
         _logged.add(kind)
         _log.warning(
-            "tracing failed while %s: %s raised %s. Records are sent all the same. Further errors "
-            "of this kind are not logged",
+            "tracing failed while %s: %s raised %s. Records are sent and consumed all the same. "
+            "Further errors of this kind are not logged",
             doing,
             function,
             type(error).__qualname__,

@@ -7,13 +7,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from opentelemetry import propagate, trace
+from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Setter
 
 from kafkaclient.opentelemetry.attributes import FAILURES, report
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
-
     from kafkaclient.types import HeadersLike
 
 Pairs: TypeAlias = "tuple[tuple[str, bytes], ...]"
@@ -67,22 +66,21 @@ def own_context(headers: HeadersLike) -> trace.SpanContext | None:
     if not pairs:
         return None
     try:
-        return _context_in(pairs)
+        found = trace.get_current_span(context_in(pairs, Context())).get_span_context()
     except FAILURES as error:
         report("reading the context in headers", error)
         return None
+    return found if found.is_valid else None
 
 
-def _context_in(pairs: list[Any] | tuple[Any, ...]) -> trace.SpanContext | None:
+def context_in(pairs: list[Any] | tuple[Any, ...], base: Context) -> Context:
+    """A context with what the headers carry, on top of ``base``."""
     fields = propagate.get_global_textmap().fields
     try:
         texts = {name: [(value or b"").decode()] for name, value in pairs if name in fields}
     except (AttributeError, TypeError, ValueError):
-        return None  # the producer refuses these headers, or the context is no text
-    if not texts:
-        return None
-    found = trace.get_current_span(propagate.extract(texts)).get_span_context()
-    return found if found.is_valid else None
+        return base  # the producer refuses these headers, or the context is no text
+    return propagate.extract(texts, base) if texts else base
 
 
 def with_pairs(headers: HeadersLike, pairs: Pairs) -> Any:

@@ -1,4 +1,4 @@
-"""Switches tracing and measuring on and off: for all producers of the process, or for one."""
+"""Switches tracing and measuring on and off: for all clients of the process, or for one."""
 
 from __future__ import annotations
 
@@ -13,29 +13,37 @@ from opentelemetry.instrumentation.instrumentor import (  # type: ignore[attr-de
     BaseInstrumentor,
 )
 
+from kafkaclient.consumer.consumer import Consumer
+from kafkaclient.errors import ConsumerStateError
 from kafkaclient.hooks import FinishedBatch, Hooks
 from kafkaclient.opentelemetry.attributes import (
     ERROR_TYPE,
     broker_attributes,
     error_type,
     harmless,
+    is_consumed_elsewhere,
     topic_attributes,
 )
 from kafkaclient.opentelemetry.bulk import traced_bulk_methods
+from kafkaclient.opentelemetry.consuming import ConsumerHook, Consuming
 from kafkaclient.opentelemetry.sending import traced_methods
 from kafkaclient.opentelemetry.spans import SCOPE, Sampling, Spans
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from contextlib import AbstractContextManager
 
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import TracerProvider
+    from opentelemetry.trace import Span, TracerProvider
 
-    from kafkaclient.aiokafka import AIOKafkaProducer
+    from kafkaclient.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from kafkaclient.consumer.records import Record
+    from kafkaclient.sync.consumer import SyncConsumer
 
 
 _plain_start = Producer.start
+_plain_consumer_start = Consumer.start
 
 
 class BatchMetrics(Hooks):
@@ -73,13 +81,14 @@ class BatchMetrics(Hooks):
 
 
 class KafkaclientInstrumentor(BaseInstrumentor):  # type: ignore[misc]
-    """Traces all producers of the process, also those that exist already::
+    """Traces all producers of the process, also those that exist already, and all consumers that
+    are started after it::
 
         KafkaclientInstrumentor().instrument()
 
-    ``opentelemetry-instrument`` calls it by the entry point ``kafkaclient``. Producers of
+    ``opentelemetry-instrument`` calls it by the entry point ``kafkaclient``. Those of
     ``kafkaclient.aiokafka`` are traced, too, unless another instrumentation has wrapped their
-    ``send``.
+    ``send`` or ``getone``.
 
     Options of ``instrument``, all by keyword: ``tracer_provider`` (default: the global one, also if
     it is set later), ``meter_provider`` (default: the global one; producers that are started while
@@ -100,28 +109,32 @@ class KafkaclientInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             record_keys=options.get("record_keys", False),
         )
         self._instrumentation = instrumentation
-        for name, method in instrumentation.methods.items():
-            _originals.setdefault(name, vars(Producer).get(name))
-            setattr(Producer, name, method)
+        for kind, methods in (
+            (Producer, instrumentation.methods),
+            (Consumer, instrumentation.consumer_methods),
+        ):
+            for name, method in methods.items():
+                _originals.setdefault((kind, name), vars(kind).get(name))
+                setattr(kind, name, method)
 
     def _uninstrument(self, **_: Any) -> None:
         instrumentation, self._instrumentation = self._instrumentation, None
         if instrumentation is not None:
             instrumentation.stop()
-        for name, original in _originals.items():
+        for (kind, name), original in _originals.items():
             if original is None:
-                delattr(Producer, name)  # it is a parent class's method
+                delattr(kind, name)  # it is a parent class's method
             else:
-                setattr(Producer, name, original)
+                setattr(kind, name, original)
         _originals.clear()
 
 
-_originals: dict[str, Any] = {}
-"""The methods of Producer itself that were replaced; None: a parent class has the method."""
+_originals: dict[tuple[type, str], Any] = {}
+"""The classes' own methods that were replaced; None: a parent class has the method."""
 
 
 class Instrumentation:
-    """The methods that take the place of a producer's own, and what they share. ``meter_provider``
+    """The methods that take the place of the clients' own, and what they share. ``meter_provider``
     None: the global one, if one is set when a producer is started."""
 
     def __init__(
@@ -135,17 +148,25 @@ class Instrumentation:
         self._sampling = Sampling(tracer_provider)
         self.stopped = False
         spans, gate = Spans(self._sampling, record_keys=record_keys), self._sampling.gate
+        self.consuming = Consuming(tracer_provider, meter_provider, record_keys=record_keys)
 
         @wraps(_plain_start)
         async def start(producer: Any) -> None:
             self._measure(producer)
             await _plain_start(producer)
 
+        @wraps(_plain_consumer_start)
+        async def start_consumer(consumer: Any) -> None:
+            if _hook_of(consumer) is None and not is_consumed_elsewhere(consumer):
+                _add_hook(consumer, self.consuming)
+            await _plain_consumer_start(consumer)
+
         self.methods = {
             **traced_methods(gate, spans.start_record),
             **traced_bulk_methods(gate, spans),
             "start": start,
         }
+        self.consumer_methods = {"start": start_consumer}
 
     @harmless("preparing the metrics of a producer")
     def _measure(self, producer: Any) -> None:
@@ -160,7 +181,7 @@ class Instrumentation:
     def stop(self) -> None:
         """Start no more spans, and measure no more batches."""
         self._sampling.stop()
-        self.stopped = True
+        self.stopped = self.consuming.stopped = True
 
 
 def instrument_producer(
@@ -214,3 +235,69 @@ def _producer_of(producer: Any) -> Any:
         "one Producer, or one AIOKafkaProducer of kafkaclient.aiokafka, can be traced, not "
         f"{type(producer).__name__!r}. KafkaclientInstrumentor traces all producers of the process"
     )
+
+
+def instrument_consumer(
+    consumer: Consumer | AIOKafkaConsumer | SyncConsumer,
+    *,
+    tracer_provider: TracerProvider | None = None,
+    meter_provider: MeterProvider | None = None,
+    record_keys: bool = False,
+) -> None:
+    """Trace and measure one consumer, with the options of :class:`KafkaclientInstrumentor`. They
+    count instead of the instrumentor's, if both are in use, and replace those of an earlier call.
+
+    Raises ConsumerStateError if the consumer was started already.
+    """
+    target = _consumer_of(consumer)
+    if target._runtime is not None:
+        raise ConsumerStateError("the consumer is started: call instrument_consumer() before")
+    _add_hook(target, Consuming(tracer_provider, meter_provider, record_keys=record_keys))
+
+
+def process_span(
+    record: Record,
+    consumer: Consumer | AIOKafkaConsumer | SyncConsumer | None = None,
+    *,
+    child: bool = False,
+) -> AbstractContextManager[Span]:
+    """The span of a record in process: the current span inside of ``with``::
+
+        async for record in consumer:
+            with process_span(record, consumer):
+                await handle(record)
+
+    It is linked to the span that has sent the record; with ``child`` it is that one's child, in the
+    same trace, and has its baggage. An error that leaves the block fails the span, without its
+    text. ``consumer`` gives the span its group and client id, and the providers that the consumer
+    was instrumented with; otherwise those of :class:`KafkaclientInstrumentor` count, else the
+    global ones. Works with any record that has ``topic``, ``partition``, ``offset``, ``key``,
+    ``value`` and ``headers``.
+    """
+    target = None if consumer is None else _consumer_of(consumer)
+    hook = None if target is None else _hook_of(target)
+    instrumentation = KafkaclientInstrumentor()._instrumentation
+    if hook is not None and not hook.consuming.stopped:
+        consuming = hook.consuming
+    else:
+        consuming = _default if instrumentation is None else instrumentation.consuming
+    return consuming.process(record, target, child=child)
+
+
+_default = Consuming()
+"""Without an instrumentation: the global providers."""
+
+
+def _consumer_of(consumer: Any) -> Any:
+    """The consumer that a drop-in or a SyncConsumer stands on."""
+    return getattr(consumer, "_consumer", consumer)
+
+
+def _hook_of(consumer: Any) -> ConsumerHook | None:
+    return next((each for each in consumer.config.hooks if isinstance(each, ConsumerHook)), None)
+
+
+def _add_hook(consumer: Any, consuming: Consuming) -> None:
+    hooks = tuple(hook for hook in consumer.config.hooks if not isinstance(hook, ConsumerHook))
+    hook = ConsumerHook(consuming, consumer)
+    consumer.config = consumer.config.replace(hooks=(*hooks, hook))

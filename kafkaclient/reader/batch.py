@@ -150,6 +150,11 @@ class FetchedBatch:
         """The keys and values of the records: faster than iterating over the records."""
         return zip(_cells(self._buffers.key), _cells(self._buffers.value), strict=True)
 
+    def headers(self) -> Iterator[Headers]:
+        """The headers of the records, without their keys and values."""
+        column = self._buffers.headers
+        return repeat((), len(self)) if column is None else _lists(column)
+
     def __arrow_c_schema__(self) -> object:
         return schema_capsule(self._field)
 

@@ -144,7 +144,10 @@ async def test_a_record_is_sent_although_its_tracing_fails(
     assert texts
     error = "CancelledError" if culprit.startswith("Cancels") else "RuntimeError"
     for text in texts:
-        assert f"{__name__}:{culprit} raised {error}. Records are sent all the same" in text
+        assert (
+            f"{__name__}:{culprit} raised {error}. Records are sent and consumed all the same"
+            in text
+        )
 
 
 @pytest.mark.usefixtures("failing_propagator")

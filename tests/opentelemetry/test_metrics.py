@@ -36,7 +36,8 @@ class Meters:
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
                     points = metric.data.data_points
-                    found[metric.name] = [(dict(p.attributes or {}), p) for p in points]
+                    seen = [(dict(p.attributes or {}), p) for p in points]
+                    found.setdefault(metric.name, []).extend(seen)
         return found
 
 

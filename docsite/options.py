@@ -74,7 +74,7 @@ def _texts(config: type) -> dict[str, str]:
 
 
 def _java_options(client: str) -> dict[str, tuple[str, str]]:
-    """The default and the importance of each option of a Java client 4.3.1, by name."""
+    """The default and the importance of each option of a Java client 4.4.0, by name."""
     with _JAVA.open(newline="", encoding="utf-8") as lines:
         rows = csv.reader(lines, delimiter="\t")
         return {name: (value, importance) for of, name, value, importance in rows if of == client}
@@ -128,7 +128,7 @@ PAGES = (
         "Both forms accept all names. Text values are read as in Java's property files "
         '(`"5"`, `"true"`, `"all"`). An unknown option, a wrong type, a value out of range '
         "and conflicting options raise `ConfigError` when the producer is created. Defaults and "
-        "importance of Java are those of the Java producer 4.3.1. `SyncProducer` takes the same "
+        "importance of Java are those of the Java producer 4.4.0. `SyncProducer` takes the same "
         "options, without `transactional_id`.",
         ProducerConfig,
         "producer",
@@ -137,7 +137,7 @@ PAGES = (
         "reader-options.md",
         "Reader options",
         "Give options as for the [producer](producer-options.md). `Reader` takes all of these. "
-        "Defaults and importance of Java are those of the Java consumer 4.3.1.",
+        "Defaults and importance of Java are those of the Java consumer 4.4.0.",
         ReaderConfig,
         "consumer",
     ),
@@ -145,7 +145,7 @@ PAGES = (
         "consumer-options.md",
         "Consumer options",
         "Give options as for the [producer](producer-options.md). `Consumer` takes all of these. "
-        "Defaults and importance of Java are those of the Java consumer 4.3.1.",
+        "Defaults and importance of Java are those of the Java consumer 4.4.0.",
         ConsumerConfig,
         "consumer",
     ),
@@ -154,7 +154,7 @@ PAGES = (
         "Admin options",
         "Give options as for the [producer](producer-options.md). Other options of the producer "
         "are accepted without effect, so that a properties file can serve both. Defaults and "
-        "importance of Java are those of the Java admin client 4.3.1.",
+        "importance of Java are those of the Java admin client 4.4.0.",
         AdminConfig,
         "admin",
         lambda option: (

@@ -19,7 +19,7 @@ async def test_a_quota_slows_down_and_fails_nothing(kafka_cluster, topic, create
     await create_topic(topic, 1)
     client = f"throttled-{os.getpid()}"
     result = await kafka_cluster.run_tool(
-        "kafka.admin.ConfigCommand",
+        "org.apache.kafka.tools.ConfigCommand",
         *("--bootstrap-server", kafka_cluster.bootstrap, "--alter"),
         *("--entity-type", "clients", "--entity-name", client),
         *("--add-config", "producer_byte_rate=8000"),

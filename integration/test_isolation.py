@@ -75,7 +75,7 @@ async def throttled(cluster: Any, _node: int) -> AsyncIterator[None]:
     """Each broker has the quota, but only one gets more bytes than that."""
     entity = ("--entity-type", "clients", "--entity-name", CLIENT)
     address = ("--bootstrap-server", cluster.bootstrap, "--alter")
-    tool = "kafka.admin.ConfigCommand"
+    tool = "org.apache.kafka.tools.ConfigCommand"
     await cluster.run_tool(tool, *address, *entity, "--add-config", f"producer_byte_rate={QUOTA}")
     yield
     await cluster.run_tool(tool, *address, *entity, "--delete-config", "producer_byte_rate")

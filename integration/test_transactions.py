@@ -21,12 +21,36 @@ from integration.transaction_stories import (
     time_out,
 )
 from kafkaclient import Producer
+from kafkaclient.admin import Admin
+from kafkaclient.errors import KafkaError
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.testing.inspect import inspect
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
 # --- v2, on the common cluster ------------------------------------------------------------------
+
+
+async def test_offsets_of_a_deleted_topic(kafka_cluster, topic, create_topic) -> None:
+    """They do not become those of a topic with the same name (KIP-1319)."""
+    await create_topic(topic, 1)
+    options = {"transactional_id": f"tx-{topic}", "max_block_ms": 10_000}
+    async with (
+        Admin(kafka_cluster.bootstrap) as admin,
+        Producer(kafka_cluster.bootstrap, **options) as producer,
+    ):
+        async with producer.transaction():
+            await producer.send_and_wait(topic, b"1")
+            await producer.send_offsets_to_transaction({(topic, 0): 1}, topic)
+        assert (await producer.committed(topic, [(topic, 0)]))[topic, 0].offset == 1
+        await admin.delete_topics([topic])
+        await asyncio.sleep(0.5)
+        await create_topic(topic, 1)
+        await producer.begin_transaction()
+        with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_ID"):
+            await producer.send_offsets_to_transaction({(topic, 0): 2}, topic)
+        await producer.abort_transaction()
+        assert (await producer.committed(topic, [(topic, 0)]))[topic, 0] is None
 
 
 async def test_transactions_v2(kafka_cluster, topic, create_topic) -> None:

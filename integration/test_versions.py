@@ -1,5 +1,4 @@
-"""Older brokers, and a newer one: what they do not speak is not asked of them, and all promises
-hold."""
+"""Older brokers: what they do not speak is not asked of them, and all promises hold."""
 
 from __future__ import annotations
 
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.local_cluster]
 
-PRODUCE = {"3.9.2": 11, "4.0.2": 12, "4.4.0": 13}
+PRODUCE = {"3.9.2": 11, "4.0.2": 12, "4.3.1": 13, "4.4.0": 13}
 """The newest version of Produce, by broker: leader hints; transactions v2; 4.1 has topic ids."""
-API_VERSIONS = {"3.9.2": 4, "4.0.2": 4, "4.4.0": 5}
+API_VERSIONS = {"3.9.2": 4, "4.0.2": 4, "4.3.1": 4, "4.4.0": 5}
 """The version of ApiVersions on connections to known brokers: 5 proves the broker (KIP-1242)."""
 
 SECURITY = ClusterSecurity(
@@ -50,7 +49,11 @@ CONFIG = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
 
 
 @pytest.fixture(
-    scope="module", params=["3.9.2", pytest.param("4.0.2", marks=pytest.mark.full), "4.4.0"]
+    scope="module",
+    params=[
+        *("3.9.2", "4.3.1"),
+        *(pytest.param(version, marks=pytest.mark.full) for version in ("4.0.2", "4.4.0")),
+    ],
 )
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """One broker of that version, which the fixtures of ``conftest.py`` use as well."""

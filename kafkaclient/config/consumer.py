@@ -1,6 +1,6 @@
 """The options of :class:`kafkaclient.Consumer`.
 
-Names, defaults and checks are as in Java's ``ConsumerConfig`` of Kafka 4.3, apart from the
+Names, defaults and checks are as in Java's ``ConsumerConfig`` of Kafka 4.4, apart from the
 differences that the options name.
 """
 

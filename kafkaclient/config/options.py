@@ -45,6 +45,7 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
         "an offset that is not in the log is an error; ask Reader.offsets where to begin",
         ("none",),
     ),
+    "bootstrap.resolve.timeout.ms": ("give bootstrap.connect.timeout.ms", ("0",)),
     "client.dns.lookup": (
         "every address of a name is tried, as with use_all_dns_ips",
         ("use_all_dns_ips",),
@@ -57,6 +58,10 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "group.id": (_NO_GROUPS, ()),
     "interceptor.classes": (f"{_PYTHON_CLASSES}; see on_delivery and hooks", ()),
+    "metadata.cluster.check.enable": (
+        "every connection proves its cluster before it is used",
+        ("true",),
+    ),
     "metric.reporters": (f"{_PYTHON_CLASSES}; see hooks, and Producer.metrics()", ()),
     "metrics.recording.level": ("all metrics are recorded at one level", ("info",)),
     "partitioner.class": (
@@ -103,7 +108,7 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "sasl.oauthbearer.": (
         _OAUTH,
         (
-            *("30", "100", "10000", "3600000", "scope", "sub"),
+            *("30", "100", "10000", "3600000", "scope", "sub", "false"),
             "org.apache.kafka.common.security.oauthbearer.defaultjwtretriever",
             "org.apache.kafka.common.security.oauthbearer.defaultjwtvalidator",
         ),

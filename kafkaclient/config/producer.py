@@ -1,6 +1,6 @@
 """The options of :class:`kafkaclient.Producer`, each declared once.
 
-Names, defaults and checks are as in Java's ``ProducerConfig`` of Kafka 4.3, with KIP-1123 of 4.4.
+Names, defaults and checks are as in Java's ``ProducerConfig`` of Kafka 4.4.
 ``tests/config/test_producer.py`` lists the intended differences.
 """
 

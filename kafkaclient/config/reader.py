@@ -1,6 +1,6 @@
 """The options of :class:`kafkaclient.reader.Reader` and of the admin client.
 
-Names, defaults and checks are as in Java's ``ConsumerConfig`` of Kafka 4.3. There are no options
+Names, defaults and checks are as in Java's ``ConsumerConfig`` of Kafka 4.4. There are no options
 of groups and commits.
 """
 

@@ -338,7 +338,7 @@ class ExternalCluster:
         self.proxied_bootstrap: str = self.bootstrap
 
     async def run_tool(self, main_class: str, *arguments: str, stdin: bytes = b"") -> ToolResult:
-        """Run one of Kafka's Java tools on this machine, with the jars of Kafka 4.3.1.
+        """Run one of Kafka's Java tools on this machine, with the jars of Kafka 4.4.0.
 
         The first use on a machine fetches the jars. Raises JavaNotFoundError and
         JarsUnavailableError, as :class:`LocalCluster` does.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkaclient.testing.security import ClusterSecurity
 
 
-DEFAULT_VERSION = "4.3.1"
+DEFAULT_VERSION = "4.4.0"
 HOST = "127.0.0.1"
 HEAP_MB = 384
 _MAX_BROKERS = 15

@@ -13,12 +13,32 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.errors import ProtocolError
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from kafkaclient.wire.api import ApiKey, by_topic
+from kafkaclient.wire.api import (
+    INT16,
+    INT32,
+    INT64,
+    NO_TAGS,
+    ApiKey,
+    by_topic,
+    compact_count,
+    compact_string,
+    framed,
+    malformed,
+    request,
+)
 from kafkaclient.wire.codec import CodecCall, or_unknown, partitions_in
+from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from uuid import UUID
+
+    from kafkaclient.types import Buffer
+
+_FIRST_COMMIT_BY_ID = 6  # KIP-1319
+_MIN_TOPIC, _MIN_PARTITION = 18, 7  # bytes
 
 
 class CoordinatorKind(IntEnum):
@@ -201,6 +221,52 @@ class TxnOffsetCommitCall(
 
 class TxnOffsetCommitV2Call(TxnOffsetCommitCall, versions=(5, 5)):
     """Version 5 also adds the offsets to the transaction (KIP-890)."""
+
+
+@dataclass(frozen=True)
+class TxnOffsetCommitByIdCall(TxnOffsetCommitV2Call, versions=(5, 6)):
+    """Version 6 names topics by id (KIP-1319): offsets of a topic that was deleted do not become
+    those of a new topic with its name. By hand, because kafka-python has no version 6.
+    ``topic_ids`` has all topics of the offsets."""
+
+    topic_ids: Mapping[str, UUID]
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
+        if version < _FIRST_COMMIT_BY_ID:
+            return super().encode(version, correlation_id, client_id)
+        who, group, topics = self.identity, self.group, topics_of(self.offsets)
+        out = request(self.api_key, version, correlation_id, client_id, flexible=True)
+        out += compact_string(who.transactional_id) + compact_string(group.group_id)
+        out += INT64.pack(who.producer_id) + INT16.pack(who.producer_epoch)
+        out += INT32.pack(group.generation_id) + compact_string(group.member_id)
+        out += compact_string(group.group_instance_id) + compact_count(len(topics))
+        for topic in topics:
+            out += self.topic_ids[topic["name"]].bytes + compact_count(len(topic["partitions"]))
+            for p in topic["partitions"]:
+                out += INT32.pack(p["partition_index"]) + INT64.pack(p["committed_offset"])
+                out += INT32.pack(p["committed_leader_epoch"])
+                out += compact_string(p["committed_metadata"]) + NO_TAGS
+            out += NO_TAGS
+        return framed(out + NO_TAGS)
+
+    def decode(self, version: int, payload: Buffer) -> PartitionCodes:
+        if version < _FIRST_COMMIT_BY_ID:
+            return super().decode(version, payload)
+        names = {topic_id.bytes: name for name, topic_id in self.topic_ids.items()}
+        reader, codes = FieldReader(payload, flexible=True), {}
+        try:
+            reader.tagged_fields()  # the header's
+            throttle_ms = reader.int32()
+            for _ in reader.array(_MIN_TOPIC):
+                name = names.get(bytes(reader.take(16)), "")
+                for _ in reader.array(_MIN_PARTITION):
+                    partition = TopicPartition(name, reader.int32())
+                    codes[partition] = reader.int16()
+                    reader.tagged_fields()
+                reader.tagged_fields()
+        except ProtocolError as error:
+            raise malformed(self, version, payload, error) from error
+        return PartitionCodes(codes, throttle_ms)
 
 
 @dataclass(frozen=True)

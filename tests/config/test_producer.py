@@ -11,11 +11,11 @@ from kafkaclient.errors import ConfigError, KafkaError
 
 BOOTSTRAP = "localhost:9092"
 
-# What ProducerConfig.configDef() of kafka-clients 4.3.1 says, and the two keys that 4.4.0 adds
-# (KIP-1123).
+# What ProducerConfig.configDef() of kafka-clients 4.4.0 says.
 JAVA_DEFAULTS: dict[str, Any] = {
     "acks": "all",
     "batch.size": 16384,
+    "bootstrap.resolve.timeout.ms": 0,
     "buffer.memory": 33554432,
     "client.dns.lookup": "use_all_dns_ips",
     "client.id": "",
@@ -34,6 +34,7 @@ JAVA_DEFAULTS: dict[str, Any] = {
     "max.block.ms": 60000,
     "max.in.flight.requests.per.connection": 5,
     "max.request.size": 1048576,
+    "metadata.cluster.check.enable": True,
     "metadata.max.age.ms": 300000,
     "metadata.max.idle.ms": 300000,
     "metadata.recovery.rebootstrap.trigger.ms": 300000,
@@ -72,6 +73,8 @@ JAVA_DEFAULTS: dict[str, Any] = {
     "sasl.login.retry.backoff.max.ms": 10000,
     "sasl.login.retry.backoff.ms": 100,
     "sasl.mechanism": "GSSAPI",
+    "sasl.oauthbearer.allow.unverified.audience": False,
+    "sasl.oauthbearer.allow.unverified.issuer": False,
     "sasl.oauthbearer.assertion.algorithm": "RS256",
     "sasl.oauthbearer.assertion.claim.aud": None,
     "sasl.oauthbearer.assertion.claim.exp.seconds": 300,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkaclient.config import ProducerConfig, ReaderConfig
 
-# What ConsumerConfig.configDef() of kafka-clients 4.3.1 says, as far as it is about fetching.
+# What ConsumerConfig.configDef() of kafka-clients 4.4.0 says, as far as it is about fetching.
 JAVA_DEFAULTS = {
     "allow.auto.create.topics": True,
     "check.crcs": True,

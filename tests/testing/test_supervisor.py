@@ -21,7 +21,7 @@ from kafkaclient.testing.errors import (
     LocalClusterError,
 )
 from kafkaclient.testing.jvm import Jvm
-from kafkaclient.testing.settings import ClusterSpec
+from kafkaclient.testing.settings import DEFAULT_VERSION, ClusterSpec
 from kafkaclient.testing.supervisor import LAUNCH_FILE, Launch
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def test_a_supervisor_that_fails_says_why(tmp_path: Path) -> None:
 
 def test_a_handle_of_a_cluster_that_does_not_run() -> None:
     cluster = LocalCluster()
-    assert repr(cluster) == "<LocalCluster of 3, Kafka 4.3.1: not running>"
+    assert repr(cluster) == f"<LocalCluster of 3, Kafka {DEFAULT_VERSION}: not running>"
     with pytest.raises(ClusterNotRunningError):
         _ = cluster.bootstrap
     with pytest.raises(ClusterNotRunningError):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kafkaclient.wire.api import compact_string
 from kafkaclient.wire.codec import CodecCall, encode_response
 from kafkaclient.wire.producer_ids import InitTransactionsCall
 from kafkaclient.wire.transactions import (
@@ -30,11 +31,12 @@ from kafkaclient.wire.transactions import (
     TransactionListing,
     TxnEnded,
     TxnIdentity,
+    TxnOffsetCommitByIdCall,
     TxnOffsetCommitCall,
     TxnOffsetCommitV2Call,
     TxnState,
 )
-from tests.wire.conftest import sent
+from tests.wire.conftest import id_of, sent
 
 WHO = TxnIdentity("tx", 5, 3)
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -125,6 +127,29 @@ def test_offsets_name_the_member(version: int) -> None:
     assert (u.name, u.partitions[0].committed_offset) == ("u", 9)
     topics = [{"name": "t", "partitions": [{"partition_index": 0, "error_code": 22}]}]
     assert answered(call, version, topics=topics) == PartitionCodes({T0: 22})
+
+
+def test_offsets_by_topic_id() -> None:
+    """KIP-1319: as version 5, with ids in the place of names."""
+    ids = {name: id_of(name) for name in ("t", "u")}
+    call = TxnOffsetCommitByIdCall(WHO, MEMBER, OFFSETS, ids)
+    assert call.encode(5, 1, "me") == TxnOffsetCommitV2Call(WHO, MEMBER, OFFSETS).encode(5, 1, "me")
+    expected = TxnOffsetCommitV2Call(WHO, MEMBER, OFFSETS).encode(5, 1, "me")[8:]
+    for name, topic_id in ids.items():
+        expected = expected.replace(compact_string(name) + b"\2", topic_id.bytes + b"\2")
+    assert call.encode(6, 1, "me")[8:] == expected
+    topics = [
+        {"name": name, "partitions": [{"partition_index": 0, "error_code": code}]}
+        for name, code in (("t", 100), ("u", 0))
+    ]
+    assert answered(call, 5, topics=topics) == PartitionCodes({T0: 100, U0: 0})
+    answer = encode_response(call.api_key, 5, 1, topics=topics)[8:]
+    for name, topic_id in ids.items():
+        answer = answer.replace(compact_string(name) + b"\2", topic_id.bytes + b"\2")
+    assert call.decode(6, answer) == PartitionCodes({T0: 100, U0: 0})
+    for size in range(len(answer) - 1):
+        with pytest.raises(ProtocolError, match="malformed"):
+            call.decode(6, answer[:size])
 
 
 def test_the_end_names_the_identity_to_go_on_with_from_version_5_on() -> None:

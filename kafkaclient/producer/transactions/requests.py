@@ -19,6 +19,7 @@ from kafkaclient.wire.transactions import (
     EndTxnV2Call,
     OffsetFetchCall,
     TxnIdentity,
+    TxnOffsetCommitByIdCall,
     TxnOffsetCommitCall,
     TxnOffsetCommitV2Call,
 )
@@ -26,6 +27,7 @@ from kafkaclient.wire.transactions import (
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping
+    from uuid import UUID
 
     from kafkaclient.cluster.coordinator import Coordinators
     from kafkaclient.producer.batches.idempotence import TransactionalIdentity
@@ -47,7 +49,8 @@ def is_fatal(error: KafkaError) -> bool:
 
 class TransactionRequests:
     """Every method retries without a time limit, and raises a KafkaError when a retry cannot
-    help. ``on_version(v2)``: whether the cluster has transactions v2 is known."""
+    help. ``on_version(v2)``: whether the cluster has transactions v2 is known. ``topic_id(name)``:
+    the id of a topic that the producer uses; None if it is not known."""
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class TransactionRequests:
         identity: TransactionalIdentity,
         coordinators: Coordinators,
         on_version: Callable[[bool], None],
+        topic_id: Callable[[str], UUID | None],
     ) -> None:
         self.v2: bool = False
         self._id = transactional_id
@@ -63,6 +67,7 @@ class TransactionRequests:
         self._identity = identity
         self._coordinators = coordinators
         self._on_version = on_version
+        self._topic_id = topic_id
 
     @property
     def last_error(self) -> KafkaError | None:
@@ -127,9 +132,15 @@ class TransactionRequests:
         """Send the offsets to the group's coordinator. Returns the error if it refused the producer
         epoch, which alone does not mean that the producer is fenced (see
         :meth:`TransactionManager.fail_transaction`)."""
-        commit = (TxnOffsetCommitV2Call if self.v2 else TxnOffsetCommitCall)(
-            self._txn_identity(), group, offsets
-        )
+        names, identity = {topic for topic, _ in offsets}, self._txn_identity()
+        topic_ids = {name: found for name in names if (found := self._topic_id(name))}
+        commit: TxnOffsetCommitCall
+        if self.v2 and len(topic_ids) == len(names):
+            commit = TxnOffsetCommitByIdCall(identity, group, offsets, topic_ids)
+        else:
+            commit = (TxnOffsetCommitV2Call if self.v2 else TxnOffsetCommitCall)(
+                identity, group, offsets
+            )
         answer = await self._coordinators.call(CoordinatorKind.GROUP, group.group_id, commit)
         try:
             self._check(answer.error_code, f"sending offsets of group {group.group_id!r}")

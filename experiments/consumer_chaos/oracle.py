@@ -43,7 +43,8 @@ class Verdict:
     """Taken while another member had got the partition, by a member that was in its session."""
     repeated: int = 0
     """Processed again, behind the last commit of the member before: it died, was cut off, or its
-    commit was refused."""
+    commit was refused. Or by a member that is out of its session, in a topic that is created again
+    while the member has it."""
     repeating_stints: int = 0
     """How many times a member began with records that were processed before."""
     zombie: int = 0
@@ -78,6 +79,8 @@ class _Run:
     def __init__(self, stint: Stint, records: Sequence[Processed], *, is_first: bool) -> None:
         self.stint = stint
         self.records = records
+        self.is_first = is_first
+        """Whether the member got the partition in this life of the topic, not in an earlier one."""
         self.began = stint.began if is_first else records[0].taken
 
     def __str__(self) -> str:
@@ -184,14 +187,20 @@ class _Partition:
         verdict = self._verdict
         seen: set[int] = set()
         for run in self._runs:
-            again = [each.offset for each in run.records if each.offset in seen]
+            again = [each for each in run.records if each.offset in seen]
             seen.update(each.offset for each in run.records)
             if not again:
                 continue
             verdict.repeating_stints += 1
             before = [each.offset for each in commits if each.at < run.began - _VISIBLE_S]
             committed = before[-1] if before else 0
-            bad = [offset for offset in again if offset < committed]
+            # A member that is out of its session cannot know that a topic that it had, and that is
+            # created again, has another member.
+            bad = [
+                each.offset
+                for each in again
+                if each.offset < committed and (run.is_first or each.in_session)
+            ]
             verdict.repeated += len(again) - len(bad)
             verdict.repeated_though_committed += len(bad)
             if bad:

@@ -110,3 +110,17 @@ def test_a_topic_that_is_created_again() -> None:
     }
     skips = [*second[:3], *new[2:]]
     assert found(FIRST, skips, acked=lives)["skipped"] == 2
+
+
+def test_a_member_reads_a_topic_that_was_created_again_while_it_was_out_of_its_session() -> None:
+    """It got the partition before the commit, of the old topic: no next owner repeats it."""
+    new = ["assigned 19 t 0", *(record(20 + n, n, life=1) for n in range(6))]
+    acked = {LOG: ACKED, LOG._replace(life=1): ACKED}
+
+    def again(surely: int) -> dict[str, Any]:
+        late = [record(30 + n, n, life=1, surely=surely) for n in range(6)]
+        return found([*FIRST, *late, "lost 40 t 0"], new, (27, 6), acked=acked)
+
+    zombie, sure = again(0), again(1)
+    assert (zombie["repeated"], zombie.get("repeated_though_committed")) == (6, None)
+    assert (sure.get("repeated"), sure["repeated_though_committed"]) == (None, 6)

@@ -25,7 +25,7 @@ from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOff
 from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from random import Random
 
     from kafkaclient.config import ReaderConfig
@@ -104,15 +104,22 @@ class ReaderCluster:
             self.router.release(purpose)
         self._free_purposes.append(purpose)
 
+    def use(self, topics: Iterable[str]) -> None:
+        """Have one request fetch the metadata of all these topics, before any of them is waited
+        for. Raises InvalidTopicError."""
+        for topic in topics:
+            self.metadata.add_topic(topic)
+
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic; raises as :meth:`.Metadata.wait_topic`."""
         view = await self.metadata.wait_topic(topic, self.config.max_block_ms / 1000)
         return [TopicPartition(topic, number) for number in range(view.partition_count)]
 
-    async def find(self, where: Iterable[TopicPartition]) -> None:
+    async def find(self, where: Collection[TopicPartition]) -> None:
         """Check that the partitions exist; raises PartitionOutOfRangeError, and what
         :meth:`.Metadata.wait_topic` raises."""
         patience_s = self.config.max_block_ms / 1000
+        self.use(tp.topic for tp in where)
         for tp in where:
             view = await self.metadata.wait_topic(tp.topic, patience_s)
             if tp.partition >= view.partition_count:  # it may be new
@@ -183,7 +190,8 @@ class ReaderCluster:
         found: dict[TopicPartition, PartitionOffset] = {}
         wanted = list(dict.fromkeys(where))
         committed = self.config.read_committed if read_committed is None else read_committed
-        for topic in {tp.topic for tp in wanted}:
+        self.use(topics := {tp.topic for tp in wanted})
+        for topic in topics:
             await self.metadata.wait_topic(topic, deadline - self.now())
 
         async def attempt() -> None:

@@ -199,7 +199,9 @@ class Reader:
 
     async def _expanded(self, cluster: ReaderCluster, where: Where) -> list[TopicPartition]:
         partitions: list[TopicPartition] = []
-        for each in [where] if isinstance(where, str) else where:
+        named = [where] if isinstance(where, str) else list(where)
+        cluster.use(each for each in named if isinstance(each, str))
+        for each in named:
             if isinstance(each, str):
                 partitions += await cluster.partitions_of(each)
                 continue

@@ -142,6 +142,23 @@ async def test_metadata_of_the_topics_asked_for_only(fake, options) -> None:
     assert not any("other" in names for names in asked)
 
 
+@pytest.mark.parametrize("by", ["subscribe", "subscribePattern"])
+async def test_a_plan_of_many_topics_takes_few_requests(fake, options, by: str) -> None:
+    """Neither their number nor that of their partitions counts."""
+    topics = [f"wide-{number}" for number in range(40)]
+    for name in topics:
+        fake.create_topic(name, 3)
+    given = {"subscribe": ",".join(topics), "subscribePattern": "wide-.*"}
+    async with planner(options(**{by: given[by]}), fake) as planning:
+        ends = await planning.end_offsets()
+        assert len(ends) == 120
+        first = len(metadata_requests(fake))
+        assert await planning.end_offsets(ends, planning.topic_ids) == ends
+    assert first <= 5
+    assert len(metadata_requests(fake)) - first == 1
+    assert len(fake.requests_of(ApiKey.LIST_OFFSETS)) == 2 * 3  # one per broker
+
+
 async def test_a_pattern_is_matched_once_per_age_of_metadata(fake, options) -> None:
     now = [0.0]
     given = options(subscribePattern="t.*", **{"kafka.metadata.max.age.ms": "60000"})

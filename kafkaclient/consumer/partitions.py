@@ -288,7 +288,8 @@ class Partitions:
     def finish_polled(self, wanted: Collection[TopicPartition]) -> None:
         """What polls have handed out of these partitions (empty: of all) is finished. A loop's rows
         are forgotten, and fetched again."""
-        if (looped := self._current) is not None and looped.rows is not None:
+        looped, self._current = self._current, None
+        if looped is not None and looped.rows is not None:
             looped.rows.step_back()
             self._rewind(looped, looped.rows)
         self.given_up_in_hand = None

@@ -255,3 +255,16 @@ async def test_a_classic_member_without_partitions_is_told(fake: FakeCluster, to
         async with tools.consumer(fake, **options, listener=Listener()) as second:
             assert await second.wait_assigned() == frozenset()
             assert told[0] == frozenset()
+
+
+@virtual_time
+async def test_records_are_polled_once_after_a_loop_and_a_seek(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    tools.fill(fake, 0, 3)
+    async with tools.consumer(fake, group_id="g", topics=["t"]) as consumer:
+        async for record in consumer:
+            if record.offset == 2:
+                break
+        consumer.seek(("t", 0), 0)
+        assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]

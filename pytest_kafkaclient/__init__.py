@@ -5,8 +5,8 @@ package, and imports nothing of it, nor asyncio, before a test asks for a fixtur
 
 ``fake_kafka`` is a cluster in memory on TCP ports; it needs nothing but pytest. ``kafka_cluster``
 is a cluster of real brokers; it needs the extra ``testing``. ``kafka_topic`` is a new topic on
-either. docs/testing.md describes the fixtures, their markers, and the environment variables that
-choose the brokers.
+either, ``kafka_consumer`` makes consumers of either. docs/how-to/testing.md describes the fixtures,
+their markers, and the environment variables that choose the brokers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from kafkaclient import SyncConsumer
     from kafkaclient.testing import ExternalCluster, FakeCluster, LocalCluster
     from pytest_kafkaclient.clusters import ClusterPool
 
@@ -28,6 +29,7 @@ __all__ = [
     "fake_kafka",
     "kafka_cluster",
     "kafka_clusters",
+    "kafka_consumer",
     "kafka_topic",
     "pytest_collection_modifyitems",
     "pytest_configure",
@@ -129,6 +131,30 @@ def kafka_topic(request: pytest.FixtureRequest) -> Iterator[str]:
     yield name
     request.getfixturevalue("kafka_clusters").heal(cluster)  # a dead broker deletes nothing
     topics.delete(cluster.bootstrap, name)
+
+
+@pytest.fixture
+def kafka_consumer(request: pytest.FixtureRequest) -> Iterator[Callable[..., SyncConsumer]]:
+    """``kafka_consumer("orders", **options)``: a started :class:`~kafkaclient.SyncConsumer` of
+    topics, which is closed after the test: of ``fake_kafka`` if the test uses that fixture, else of
+    ``kafka_cluster``. It begins at the first record, in a group of its own unless the options
+    have a ``group_id``."""
+    from contextlib import ExitStack  # noqa: PLC0415
+
+    from kafkaclient import SyncConsumer  # noqa: PLC0415
+    from pytest_kafkaclient.topics import unique_name  # noqa: PLC0415
+
+    cluster: FakeCluster | LocalCluster | ExternalCluster = request.getfixturevalue(
+        "fake_kafka" if "fake_kafka" in request.fixturenames else "kafka_cluster"
+    )
+    with ExitStack() as stack:
+
+        def consumer(*topics: str, **options: Any) -> SyncConsumer:
+            group_id = unique_name(request.node.name)
+            given = {"group_id": group_id, "auto_offset_reset": "earliest", **options}
+            return stack.enter_context(SyncConsumer(cluster.bootstrap, topics=topics, **given))
+
+        yield consumer
 
 
 @pytest.fixture

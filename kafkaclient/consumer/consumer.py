@@ -115,15 +115,7 @@ class Consumer(ObservationMixin):
         """
         if self._runtime is not None or self._is_closed:
             raise ConsumerStateError("a consumer can be started once")
-        self._runtime = ConsumerRuntime(
-            self.config,
-            self._listener,
-            dialer=self._dialer,
-            clock=self._clock,
-            wall_clock=self._wall_clock,
-            rng=self._rng,
-            finish_at_once=self._finishes_at_once,
-        )
+        self._runtime = self._new_runtime()
         try:
             await self._runtime.start()
             if self._subscription is not None:
@@ -132,6 +124,17 @@ class Consumer(ObservationMixin):
         except BaseException:
             await self.stop()
             raise
+
+    def _new_runtime(self) -> ConsumerRuntime:
+        return ConsumerRuntime(
+            self.config,
+            self._listener,
+            dialer=self._dialer,
+            clock=self._clock,
+            wall_clock=self._wall_clock,
+            rng=self._rng,
+            finish_at_once=self._finishes_at_once,
+        )
 
     async def stop(self) -> None:
         """Commit what is finished, leave the group, and disconnect. Loops of other tasks end. Does

@@ -47,6 +47,8 @@ class ConsumerRuntime:
     """Made in the event loop that uses it. A part that fails ends the consumer's loop with its
     error."""
 
+    membership_type: type[Membership] = Membership
+
     def __init__(
         self,
         config: ConsumerConfig,
@@ -74,7 +76,7 @@ class ConsumerRuntime:
         self.reports = ConsumerReports(config.hooks)
         self.partitions = Partitions(self._reading, starting.set, self._on_rows)
         policy = config.auto_offset_reset
-        self.feed = RowFeed(self._reading, self.partitions, policy, metrics.asked, self._on_step)
+        self.feed = RowFeed(self._reading, self.partitions, policy, self._on_ask, self._on_step)
         self.polls = Polls(self.feed, self.partitions, cluster.now, finish=finish_at_once)
         if config.group_id is not None:
             self._make_group(config.group_id, listener, clock or self.loop.time)
@@ -113,7 +115,7 @@ class ConsumerRuntime:
             lambda: self.feed.is_awaited,
             clock,
         )
-        self._membership = membership = Membership(
+        self._membership = membership = self.membership_type(
             config,
             cluster,
             connection,
@@ -149,6 +151,9 @@ class ConsumerRuntime:
     def _on_rows(self, batch: FetchedBatch) -> None:
         self._metrics.consumed(batch.topic, len(batch), batch.content_bytes)
         self.reports.consumed(batch, self._metrics.waited_s)
+
+    def _on_ask(self) -> None:
+        self._metrics.asked()
 
     def _on_step(self) -> None:
         self._metrics.polled()

@@ -1,5 +1,5 @@
 """Tools for testing Kafka clients: real brokers, a fault proxy, an in-process fake cluster, a mock
-producer.
+producer, a mock consumer.
 
 Every name is loaded when it is first used, so that the import of one tool does not load the others.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kafkaclient.testing.cluster import ExternalCluster, LocalCluster
     from kafkaclient.testing.fake import FakeCluster
-    from kafkaclient.testing.mock import MockProducer
+    from kafkaclient.testing.mock import MockConsumer, MockProducer
     from kafkaclient.testing.proxy import FaultProxy
     from kafkaclient.testing.security import ClusterSecurity, SecureListener
 
@@ -22,6 +22,7 @@ __all__ = [
     "FakeCluster",
     "FaultProxy",
     "LocalCluster",
+    "MockConsumer",
     "MockProducer",
     "SecureListener",
 ]
@@ -32,6 +33,7 @@ _MODULES = {
     "FakeCluster": "kafkaclient.testing.fake",
     "FaultProxy": "kafkaclient.testing.proxy",
     "LocalCluster": "kafkaclient.testing.cluster",
+    "MockConsumer": "kafkaclient.testing.mock",
     "MockProducer": "kafkaclient.testing.mock",
     "SecureListener": "kafkaclient.testing.security",
 }

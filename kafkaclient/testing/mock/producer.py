@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from kafkaclient.cluster.view import PartitionView
 from kafkaclient.errors import FlushTimeoutError, ProducerStateError
@@ -101,7 +101,7 @@ class MockProducer(Producer):
         """Whether each delivery is acknowledged at once."""
         self.health: Health = Health()
         """What :meth:`healthy` returns while the producer runs."""
-        self._script = Script()
+        self._script = Script(get_args(MockCall))
         self._deliveries = PendingDeliveries(self.config, partitions)
         self._transactional = self.config.transactional_id is not None
         name = self.config.transactional_id or ""

@@ -4,7 +4,7 @@ failures."""
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from kafkaclient.errors import (
     KafkaError,
@@ -70,7 +70,7 @@ class MockRecord(NamedTuple):
 
 
 def _check_error(error: object) -> None:
-    """Raise TypeError if a producer cannot raise ``error``."""
+    """Raise TypeError if a client cannot raise ``error``."""
     if not isinstance(error, KafkaError):
         raise TypeError(
             "error must be an instance of KafkaError, such as "
@@ -79,14 +79,15 @@ def _check_error(error: object) -> None:
 
 
 class Script:
-    """The errors that calls raise, in order."""
+    """The errors that ``calls`` raise, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: tuple[str, ...]) -> None:
+        self._calls = calls
         self._errors: defaultdict[str, deque[KafkaError]] = defaultdict(deque)
 
-    def add(self, call: MockCall, error: KafkaError, times: int) -> None:
-        if call not in get_args(MockCall):
-            raise ValueError(f"call must be one of {', '.join(get_args(MockCall))}, not {call!r}")
+    def add(self, call: str, error: KafkaError, times: int) -> None:
+        if call not in self._calls:
+            raise ValueError(f"call must be one of {', '.join(self._calls)}, not {call!r}")
         _check_error(error)
         if not isinstance(times, int):
             raise TypeError(f"times must be an int, not {times!r}")
@@ -94,12 +95,12 @@ class Script:
             raise ValueError(f"times must be at least 1, not {times}")
         self._errors[call].extend([error] * times)
 
-    def next(self, call: MockCall) -> KafkaError | None:
+    def next(self, call: str) -> KafkaError | None:
         """Take the error of the next call; None: it succeeds."""
         errors = self._errors[call]
         return errors.popleft().for_one() if errors else None
 
-    def run(self, call: MockCall) -> None:
+    def run(self, call: str) -> None:
         """Raise the error of the next call, if there is one."""
         error = self.next(call)
         if error is not None:

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.consumer import Consumer
+from kafkaclient.errors import UnknownTopicError
 from kafkaclient.types import TopicPartition
 from tests.code_blocks import runs
 
@@ -242,3 +243,31 @@ async def test_the_examples_of_the_page(group: Group, block: Any) -> None:
     finally:
         running.send_signal(signal.SIGINT)
         await running.wait()
+
+
+async def test_a_topic_that_is_created_again_between_read_and_commit(
+    group: Group, create_topic: CreateTopic
+) -> None:
+    """The commit names the deleted topic by id, and does not reach the new topic."""
+    await group.produce(100)
+    options: dict[str, Any] = {"group_id": group.name, "enable_auto_commit": False}
+    async with (
+        Admin(group.bootstrap) as admin,
+        Consumer(group.bootstrap, auto_offset_reset="earliest", **options) as consumer,
+    ):
+        consumer.assign(group.partitions)
+        loop = Loop(consumer)
+        await group.until(lambda: len(loop.seen) == 100, loop)
+        loop.task.cancel()
+        await admin.delete_topic(group.topic)
+        await create_topic(group.topic, PARTITIONS)
+        with pytest.raises(UnknownTopicError, match="does not exist"):
+            await consumer.commit()
+        assert set((await consumer.committed(group.partitions)).values()) == {None}
+        await group.produce(10)
+        loop = Loop(consumer)
+        await group.until(lambda: len(loop.seen) == 10, loop)
+        loop.task.cancel()
+        await asyncio.wait({loop.task})
+        await consumer.commit()
+        assert sum(filter(None, (await consumer.committed(group.partitions)).values())) == 10

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.consumer.partitions import listed
 from kafkaclient.errors import (
     FetchTimeoutError,
     KafkaError,
@@ -14,11 +17,13 @@ from kafkaclient.errors import (
     NoOffsetError,
     OffsetOutOfRangeError,
     UnknownTopicError,
+    UnsupportedVersionError,
 )
 from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
+    from uuid import UUID
 
     from kafkaclient.config.consumer import ConsumerConfig
     from kafkaclient.consumer.partition import Partition
@@ -28,12 +33,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_LOOK_UP_S = 1.0  # partitions wait for the topics of others at most this long
+
 
 class FetchCommitted(Protocol):
-    """Reads the group's offsets; None where there is none."""
+    """See :meth:`.GroupOffsets.committed`."""
 
     def __call__(
-        self, partitions: Collection[TopicPartition], /
+        self, partitions: Collection[TopicPartition], topic_ids: Mapping[str, UUID] | None = None, /
     ) -> Awaitable[Mapping[TopicPartition, int | None]]: ...
 
 
@@ -80,18 +87,50 @@ class InitialPositions:
                 failures = 0
 
     async def _begin(self, partitions: Partitions, starting: list[Partition]) -> None:
-        with_offsets = [each for each in starting if not each.ignores_commits]
-        offsets: dict[TopicPartition, int | None] = {}
-        if self._committed is not None and with_offsets:
-            offsets.update(await self._committed([each.topic_partition for each in with_offsets]))
-        without = []
+        ids = await self._topic_ids({each.topic_partition.topic for each in starting})
+        offsets = await self._offsets([each for each in starting if not each.ignores_commits], ids)
+        without, unknown = [], []
         for each in starting:
-            offset = offsets.get(each.topic_partition)
-            if offset is None or each.ignores_commits:
+            where = each.topic_partition
+            offset = offsets.get(where)
+            if each.ignores_commits or (offset is None and where in offsets):
                 without.append(each)
+            elif offset is None:
+                unknown.append(where)
             else:
                 each.committed = offset
-                partitions.begin(each, offset)
+                partitions.begin(each, offset, ids.get(where.topic))
+        await self._begin_without(partitions, without, ids)
+        if unknown:
+            what = f"reading offsets of group {self._config.group_id!r}: {listed(unknown)}"
+            error = broker_error(ErrorCode.UNKNOWN_TOPIC_ID, what)
+            self._cluster.metadata.request_refresh(str(error))
+            raise error
+
+    async def _topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
+        """The ids of the topics that are known, or soon."""
+        waits = (self._cluster.metadata.wait_topic(topic, _LOOK_UP_S) for topic in topics)
+        await asyncio.gather(*waits, return_exceptions=True)
+        return {t: found for t in topics if (found := self._cluster.topic_id(t)) is not None}
+
+    async def _offsets(
+        self, wanted: list[Partition], ids: Mapping[str, UUID]
+    ) -> Mapping[TopicPartition, int | None]:
+        """The group's offsets, None where there is none; without partitions whose topic the
+        coordinator does not know."""
+        if self._committed is None:
+            return {each.topic_partition: None for each in wanted}
+        where = [each.topic_partition for each in wanted]
+        if where and all(each.topic in ids for each in where):
+            with suppress(UnsupportedVersionError):
+                return await self._committed(where, ids)
+        named = [each.topic_partition for each in wanted if not each.is_recreated]
+        return dict.fromkeys(where) | (dict(await self._committed(named)) if named else {})
+
+    async def _begin_without(
+        self, partitions: Partitions, without: list[Partition], ids: Mapping[str, UUID]
+    ) -> None:
+        """Begin where the group has no offset."""
         policy = self._config.auto_offset_reset
         if policy == "none":
             for each in without:
@@ -106,25 +145,29 @@ class InitialPositions:
             for topic in {each.topic_partition.topic for each in group}
         ]
         found = await asyncio.gather(
-            *(self._reset(partitions, group, at) for group, at in by_topic), return_exceptions=True
+            *(self._reset(partitions, group, at, ids) for group, at in by_topic),
+            return_exceptions=True,
         )
         if errors := [each for each in found if each is not None]:
             raise next((e for e in errors if not getattr(e, "retriable", False)), errors[0])
 
-    async def _reset(self, partitions: Partitions, group: list[Partition], policy: str) -> None:
+    async def _reset(
+        self, partitions: Partitions, group: list[Partition], policy: str, ids: Mapping[str, UUID]
+    ) -> None:
         """Begin where ``policy`` says: all together, or those for which that is known."""
         try:
             found = await self._reset_offsets([each.topic_partition for each in group], policy)
         except KafkaError as error:
             if not error.retriable or len(group) == 1:
                 raise
-            alone = (self._reset(partitions, [each], policy) for each in group)
+            alone = (self._reset(partitions, [each], policy, ids) for each in group)
             results = await asyncio.gather(*alone, return_exceptions=True)
             for failure in filter(None, results):
                 raise failure from None
         else:
             for each in group:
-                partitions.begin(each, found[each.topic_partition])
+                where = each.topic_partition
+                partitions.begin(each, found[where], ids.get(where.topic))
 
     async def _reset_offsets(
         self, where: list[TopicPartition], policy: str
@@ -160,8 +203,10 @@ def restart(partitions: Partitions, where: TopicPartition, error: KafkaError, po
         _log.warning("%s. It is tried again", error)
         partitions.fetch_again(where)
     elif isinstance(error, UnknownTopicError) and policy != "none":
-        _log.warning("%s. It is read from its beginning: all of the new topic is new", error)
-        partitions.seek(where, 0)
+        _log.warning(
+            "%s. The new topic is read from its beginning, or from the group's offset", error
+        )
+        partitions.begin_again(where)
     elif isinstance(error, LogTruncatedError) and policy != "none":
         _log.warning("%s. The partition continues at offset %d", error, error.truncated_to)
         partitions.seek(where, error.truncated_to)

@@ -45,6 +45,9 @@ class Partition:
         self.paused = False
         self.is_new = False
         """Whether it was created while the consumer was in its group."""
+        self.is_recreated = False
+        """Whether the topic was created again while it was read: the group's offset counts only if
+        it is surely one of the new topic."""
         self.ignores_commits = False
         """While STARTING: whether to begin where ``auto.offset.reset`` says."""
         self.committed: int | None = None

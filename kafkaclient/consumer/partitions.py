@@ -12,6 +12,7 @@ from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+    from uuid import UUID
 
     from kafkaclient.consumer.records import Record
     from kafkaclient.errors import KafkaError
@@ -46,6 +47,8 @@ class Partitions:
         self._takes = 0
         self.given_up_in_hand: TopicPartition | None = None
         """A partition that was lost while a record of it was in hand, until the next step."""
+        self._topic_ids: dict[TopicPartition, UUID] = {}
+        """The topics that were read last, also of partitions that are given up."""
 
     def __contains__(self, where: object) -> bool:
         return where in self._all
@@ -97,6 +100,7 @@ class Partitions:
         """Partitions were assigned; ``is_new``: see :meth:`.Subscription.is_new`."""
         for where in partitions:
             partition = self._all[where] = Partition(where, self._finished.set, self._loop)
+            self._topic_ids.pop(where, None)
             partition.is_new = is_new(where)
 
     def start(self, partitions: Iterable[TopicPartition]) -> None:
@@ -107,13 +111,15 @@ class Partitions:
                 partition.state = PartitionState.STARTING
         self._on_starting()
 
-    def begin(self, partition: Partition, offset: int) -> None:
-        """The position of a partition is known. Does nothing if it was sought, or given up,
-        meanwhile."""
+    def begin(self, partition: Partition, offset: int, topic_id: UUID | None = None) -> None:
+        """The position of a partition is known, in the topic with this id (None: not known). Does
+        nothing if it was sought, or given up, meanwhile."""
         where, begins = partition.topic_partition, (PartitionState.ADDED, PartitionState.STARTING)
         if self._all.get(where) is partition and partition.state in begins:
             partition.move(offset)
-            self._reading.add(where, offset, paused=partition.paused)  # raises if it is closed
+            # raises if it is closed
+            self._reading.add(where, offset, paused=partition.paused, topic_id=topic_id)
+            self._note_topic(where)
             partition.state = PartitionState.READING
             self.notify()
 
@@ -157,6 +163,13 @@ class Partitions:
             partition.state = PartitionState.STARTING
         partition.ignores_commits = True
         self._on_starting()
+
+    def begin_again(self, where: tuple[str, int]) -> None:
+        """The topic was created again: find the position in the new one, of which all is new."""
+        self.reset(where)
+        partition = self[where]
+        partition.is_new = partition.is_recreated = True
+        partition.ignores_commits = False
 
     def fetch_again(self, where: TopicPartition) -> None:
         """Go on at the same position. What is in hand, and what is unfinished, stays so."""
@@ -222,6 +235,7 @@ class Partitions:
             self._skip_invisible()
             return None
         partition = self._all[batch.topic_partition]
+        self._note_topic(batch.topic_partition)
         unfinished = partition.unfinished if tracked else None
         rows = partition.rows = Rows(batch, partition, unfinished)
         self._current = partition
@@ -236,6 +250,15 @@ class Partitions:
             partition = self._all[where]
             if partition.rows is None and position > (partition.position or 0):
                 partition.skip_to(position)
+                self._note_topic(where)
+
+    def _note_topic(self, where: TopicPartition) -> None:
+        if (topic_id := self._reading.topic_id(where)) is not None:
+            self._topic_ids[where] = topic_id
+
+    def topic_id(self, where: TopicPartition) -> UUID | None:
+        """The id of the topic of which the finished offset is; None if nothing was read."""
+        return self._topic_ids.get(where)
 
     def step_past(self) -> None:
         """The loop has stepped past what was in hand."""
@@ -329,6 +352,7 @@ class Partitions:
             return None
         partition = self._all[batch.topic_partition]
         partition.rows, partition.is_held = Rows(batch, partition), True
+        self._note_topic(batch.topic_partition)
         if partition not in self._held:
             self._held.append(partition)
         self._reading.pause(batch.topic_partition)

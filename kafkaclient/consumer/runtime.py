@@ -128,7 +128,11 @@ class ConsumerRuntime:
             self.reports,
         )
         self.group_offsets = GroupOffsets(
-            connection, self.gate, membership.commit_refused, config.call_limit.seconds
+            connection,
+            self.gate,
+            membership.commit_refused,
+            config.call_limit.seconds,
+            lambda where: self.partitions.topic_id(where) or cluster.topic_id(where.topic),
         )
 
     async def start(self) -> None:

@@ -17,11 +17,12 @@ from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.waits import Waits
 from kafkaclient.errors import KafkaError, KafkaTimeoutError
 from kafkaclient.time_limit import time_limit
-from kafkaclient.wire.groups import OffsetCommitCall
-from kafkaclient.wire.transactions import CoordinatorKind, OffsetFetchCall
+from kafkaclient.wire.groups import OffsetCommitByIdCall, OffsetCommitCall
+from kafkaclient.wire.transactions import CoordinatorKind, OffsetFetchByIdCall, OffsetFetchCall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping
+    from uuid import UUID
 
     from kafkaclient.cluster.coordinator import T
     from kafkaclient.config import ClientConfig
@@ -152,7 +153,8 @@ class GroupOffsets:
     """Commits as the member, and reads what the group has committed.
 
     ``on_refused(code, group)`` is told of each refusal, with the member that committed.
-    ``timeout_s`` limits each call: a coordinator may be away for a while.
+    ``timeout_s`` limits each call: a coordinator may be away for a while. ``topic_id`` tells of
+    which topic a partition's offset is, when it is committed; None: of the one that has the name.
     """
 
     def __init__(
@@ -161,8 +163,10 @@ class GroupOffsets:
         gate: CommitGate,
         on_refused: Callable[[int, ConsumerGroupMetadata], None],
         timeout_s: float,
+        topic_id: Callable[[TopicPartition], UUID | None] = lambda _: None,
     ) -> None:
         self._connection = connection
+        self._topic_id = topic_id
         self._gate = gate
         self._on_refused = on_refused
         self._timeout_s = timeout_s
@@ -210,8 +214,7 @@ class GroupOffsets:
                 sent = offsets() if callable(offsets) else offsets
                 if not sent:
                     return sent, ()
-                call = OffsetCommitCall(name, sent, group)
-                answer = await self._connection.call(call)
+                answer = await self._connection.call(self._commit_call(sent, group))
             code = answer.error_code
             if not code:
                 return sent, answer.unknown
@@ -221,13 +224,26 @@ class GroupOffsets:
                 advice = denied(code, "Read", name)
                 raise broker_error(code, f"committing offsets of group {name!r}", advice=advice)
 
+    def _commit_call(self, offsets: Offsets, group: ConsumerGroupMetadata) -> OffsetCommitCall:
+        name, ids = self._connection.group_id, {tp: self._topic_id(tp) for tp in offsets}
+        known = {tp: topic_id for tp, topic_id in ids.items() if topic_id is not None}
+        if len(known) < len(offsets):
+            return OffsetCommitCall(name, offsets, group)
+        return OffsetCommitByIdCall(name, offsets, group, topic_ids=known)
+
     async def committed(
-        self, partitions: Collection[TopicPartition]
+        self, partitions: Collection[TopicPartition], topic_ids: Mapping[str, UUID] | None = None
     ) -> dict[TopicPartition, int | None]:
         """The group's offsets; None where there is none. Waits for the end of transactions that
-        have offsets of these partitions (KIP-447). Raises as :meth:`commit`."""
+        have offsets of these partitions (KIP-447). Raises as :meth:`commit`.
+
+        With ``topic_ids`` only offsets in the topics with these ids, without the partitions whose
+        topic the coordinator does not know. Raises UnsupportedVersionError if its OffsetFetch
+        has names only (before version 10)."""
         name = self._connection.group_id
         call = OffsetFetchCall(name, tuple(partitions))
+        if topic_ids is not None:
+            call = OffsetFetchByIdCall(name, tuple(partitions), topic_ids=topic_ids)
         try:
             async with time_limit(self._timeout_s):
                 answer = await self._connection.call(call)
@@ -236,8 +252,12 @@ class GroupOffsets:
         if code := answer.error_code:
             advice = denied(code, "Read", name)
             raise broker_error(code, f"reading the offsets of group {name!r}", advice=advice)
-        found = {p: each.offset for p, each in answer.offsets.items() if each.offset >= 0}
-        return {p: found.get(p) for p in partitions}
+        found = {
+            p: each.offset if each.offset >= 0 else None
+            for p, each in answer.offsets.items()
+            if not each.error_code
+        }
+        return found if topic_ids is not None else {p: found.get(p) for p in partitions}
 
     def _late(self, what: str, error: TimeoutError) -> KafkaError:
         if isinstance(error, KafkaError):

@@ -14,6 +14,7 @@ from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from uuid import UUID
 
     from kafkaclient.reader.cluster import ReaderCluster
 
@@ -71,6 +72,12 @@ class Reading:
         offset, otherwise the high watermark. None before the first fetch, and after a seek."""
         return {tp: cursor.log_end for tp, cursor in self._cursors.items()}
 
+    def topic_id(self, where: TopicPartition) -> UUID | None:
+        """The id of the topic that is read. None if it is not known yet, or the partition is not
+        part of the read."""
+        cursor = self._cursors.get(where)
+        return None if cursor is None else cursor.topic_id
+
     def last_fetch(self, where: TopicPartition) -> tuple[int, int, float] | None:
         """The partition's high watermark and last stable offset at its last fetch, and the time of
         that (the clock's seconds). None before it, and if it is not part of the read."""
@@ -88,9 +95,16 @@ class Reading:
     # --- changing what is read --------------------------------------------------------------------
 
     def add(
-        self, where: tuple[str, int], start: int, end: int | None = None, *, paused: bool = False
+        self,
+        where: tuple[str, int],
+        start: int,
+        end: int | None = None,
+        *,
+        paused: bool = False,
+        topic_id: UUID | None = None,
     ) -> None:
         """Read one more partition, from ``start`` to ``end`` (excluded; None: without an end).
+        ``topic_id``: of the topic that has these offsets (None: of the one that is fetched first).
 
         Raises ValueError for a range that :meth:`Reader.read` would refuse, and for a partition of
         this read, and ReaderStateError if the read is closed.
@@ -99,7 +113,7 @@ class Reading:
         cursor = Cursor(where, start, end)
         if cursor.topic_partition in self._cursors:
             raise ValueError(f"{cursor.topic_partition} is part of the read already: seek it")
-        cursor.paused = paused
+        cursor.paused, cursor.topic_id = paused, topic_id
         self._found = False
         self._insert(cursor)
 

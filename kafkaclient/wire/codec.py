@@ -16,7 +16,7 @@ import struct
 import warnings
 from abc import abstractmethod
 from functools import partial
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -127,11 +127,15 @@ class CodecCall(Call[T]):
         )
 
 
-def partitions_in(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Any]]:
-    """The partitions of a response's topics, each with its struct."""
+def partitions_in(
+    topics: Iterable[Any], names: Mapping[UUID, str] = MappingProxyType({})
+) -> Iterator[tuple[TopicPartition, Any]]:
+    """The partitions of a response's topics, each with its struct. ``names``: the topics' names, if
+    the response may name topics by id only."""
     for topic in topics:
+        name = topic.name or names.get(topic.topic_id, "")
         for found in topic.partitions:
-            yield TopicPartition(topic.name, found.partition_index), found
+            yield TopicPartition(name, found.partition_index), found
 
 
 def or_unknown(number: int | None) -> int:

@@ -7,7 +7,7 @@ These messages are opaque to brokers: ``ConsumerProtocolSubscription.json`` and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.broker_errors import ErrorCode
@@ -33,6 +33,7 @@ from kafkaclient.wire.transactions import PartitionCodes, topics_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from uuid import UUID
 
     from kafkaclient.types import Buffer
 
@@ -135,6 +136,9 @@ class ConsumerGroupDescribeCall(
         return DescribeGroupsResult(groups, throttle_ms)
 
 
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
 class CommittedOffsets(PartitionCodes):
     """The answer to OffsetCommit. The partitions that do not exist are apart, in ``unknown``: a
     repetition could write their offsets into a topic that is created again."""
@@ -142,13 +146,11 @@ class CommittedOffsets(PartitionCodes):
     @property
     def error_code(self) -> int:
         """The first error of a partition that exists."""
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return PartitionCodes({p: c for p, c in self.codes.items() if c != unknown}).error_code
+        return PartitionCodes({p: c for p, c in self.codes.items() if c not in _UNKNOWN}).error_code
 
     @property
     def unknown(self) -> list[TopicPartition]:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return [partition for partition, code in self.codes.items() if code == unknown]
+        return [partition for partition, code in self.codes.items() if code in _UNKNOWN]
 
 
 @dataclass(frozen=True)
@@ -171,8 +173,33 @@ class OffsetCommitCall(CodecCall[CommittedOffsets], api_key=ApiKey.OFFSET_COMMIT
         }
 
     def _result(self, message: Any) -> CommittedOffsets:
-        codes = {tp: p.error_code for tp, p in partitions_in(message.topics)}
+        codes = {tp: p.error_code for tp, p in partitions_in(message.topics, self._names())}
         return CommittedOffsets(codes, message.throttle_time_ms or 0)
+
+    def _names(self) -> Mapping[UUID, str]:
+        return {}
+
+
+@dataclass(frozen=True)
+class OffsetCommitByIdCall(OffsetCommitCall, versions=(2, 10)):
+    """Version 10 names topics by id: an offset of a topic that was deleted is refused, and does not
+    become one of the topic that has its name now. Older brokers get the names."""
+
+    topic_ids: Mapping[TopicPartition, UUID] = field(kw_only=True)
+    """Of each partition: while a topic is created again, its partitions may have different ids."""
+
+    def _fields(self) -> dict[str, Any]:
+        topics = [
+            {**topic, "topic_id": topic_id}
+            for topic_id in dict.fromkeys(self.topic_ids[tp] for tp in self.offsets)
+            for topic in topics_of(
+                {tp: each for tp, each in self.offsets.items() if self.topic_ids[tp] == topic_id}
+            )
+        ]
+        return {**super()._fields(), "topics": topics}
+
+    def _names(self) -> Mapping[UUID, str]:
+        return {topic_id: tp.topic for tp, topic_id in self.topic_ids.items()}
 
 
 _SUBSCRIPTION_VERSION = 3  # as Java's clients since 3.5

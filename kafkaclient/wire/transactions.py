@@ -2,13 +2,13 @@
 transactions of all clients: ListTransactions and DescribeTransactions (KIP-664).
 
 Some version ranges end below what the codec supports: from version 4 on only brokers send
-AddPartitionsToTxn, and from version 10 on OffsetFetch names topics by id.
+AddPartitionsToTxn.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -97,9 +97,10 @@ class FetchedOffsets(NamedTuple):
 
     @property
     def error_code(self) -> int:
-        """The group's error, otherwise the first error of a partition."""
+        """The group's error, otherwise the first error of a partition whose topic exists."""
         codes = (self.group_error_code, *(o.error_code for o in self.offsets.values()))
-        return next((code for code in codes if code), 0)
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID
+        return next((code for code in codes if code not in (0, unknown)), 0)
 
 
 class TxnIdentity(NamedTuple):
@@ -319,9 +320,32 @@ class OffsetFetchCall(CodecCall[FetchedOffsets], api_key=ApiKey.OFFSET_FETCH, ve
             tp: FetchedOffset(
                 p.error_code, p.committed_offset, p.committed_leader_epoch, p.metadata or ""
             )
-            for tp, p in partitions_in(group.topics)
+            for tp, p in partitions_in(group.topics, self._names())
         }
         return FetchedOffsets(group.error_code, offsets, message.throttle_time_ms)
+
+    def _names(self) -> Mapping[UUID, str]:
+        return {}
+
+
+@dataclass(frozen=True)
+class OffsetFetchByIdCall(OffsetFetchCall, versions=(10, 10)):
+    """Version 10 names topics by id: the offsets of a topic that was deleted are not those of the
+    topic that has its name now. A topic that the broker does not know gets UNKNOWN_TOPIC_ID."""
+
+    partitions: tuple[TopicPartition, ...]
+    topic_ids: Mapping[str, UUID] = field(kw_only=True)
+
+    def _fields(self) -> dict[str, Any]:
+        topics = [
+            {"topic_id": self.topic_ids[topic], "partition_indexes": numbers}
+            for topic, numbers in by_topic(self.partitions).items()
+        ]
+        groups = [{"group_id": self.group_id, "topics": topics}]
+        return {"groups": groups, "require_stable": self.require_stable}
+
+    def _names(self) -> Mapping[UUID, str]:
+        return {topic_id: topic for topic, topic_id in self.topic_ids.items()}
 
 
 class TxnState(StrEnum):

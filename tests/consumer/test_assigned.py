@@ -18,6 +18,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import OffsetAndMetadata, TopicPartition
+from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from kafkaclient.consumer import Consumer
@@ -263,6 +264,28 @@ async def test_a_topic_that_is_created_again_is_read_from_its_beginning(
         fake.create_topic("t", 4)
         tools.fill(fake, 0, 3)
         assert await offsets(consumer, 3) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("newest", "begins"), [(10, 2), (9, 0)])
+@virtual_time
+async def test_a_topic_that_is_created_again_is_read_from_the_offset_of_the_group(
+    fake: FakeCluster, tools: Tools, newest: int, begins: int
+) -> None:
+    """By id it is surely one of the new topic. By name it may be one of the old topic."""
+    fake.set_versions(ApiKey.OFFSET_FETCH, 1, newest)
+    fake.set_versions(ApiKey.OFFSET_COMMIT, 2, newest)
+    tools.fill(fake, 0, 10)
+    options = {"group_id": "g", "enable_auto_commit": False}
+    async with tools.consumer(fake, **options) as zombie, tools.consumer(fake, **options) as other:
+        zombie.assign([P[0]])
+        await offsets(zombie, 10)
+        fake.delete_topic("t")
+        fake.create_topic("t", 4)
+        tools.fill(fake, 0, 5)
+        other.assign([P[0]])
+        await offsets(other, 2)
+        await other.commit({P[0]: 2})
+        assert await offsets(zombie, 1) == [begins]
 
 
 @virtual_time

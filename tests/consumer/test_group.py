@@ -9,7 +9,13 @@ import pytest
 
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.consumer import RebalanceListener
-from kafkaclient.errors import AuthorizationError, BrokerError, ConfigError, ConsumerStateError
+from kafkaclient.errors import (
+    AuthorizationError,
+    BrokerError,
+    ConfigError,
+    ConsumerStateError,
+    UnknownTopicError,
+)
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -434,6 +440,41 @@ async def test_an_epoch_that_is_over_is_no_end(fake: FakeCluster, tools: Tools) 
         await tools.until(lambda: len(a.assignment) == 4)
         tools.fill(fake, 0, 1)
         await tools.until(lambda: len(loop.seen) == 11)
+        loop.task.cancel()
+
+
+@INCREMENTAL
+@virtual_time
+async def test_a_commit_for_a_topic_that_was_deleted_does_not_reach_the_new_one(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
+    tools.fill(fake, 0, 10)
+    async with group(tools, fake, enable_auto_commit=False, **how) as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(loop.seen) == 10)
+        loop.task.cancel()
+        fake.delete_topic("t")
+        fake.create_topic("t", 4)
+        with pytest.raises(UnknownTopicError, match="t-0 does not exist"):
+            await a.commit({P[0]: 10})
+        assert tools.committed(fake, P[0]) is None
+
+
+@virtual_time
+async def test_a_coordinator_that_does_not_know_the_topic_yet_is_asked_again(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """It has read its log, in which the group's offsets are, and lags behind with the topics."""
+    tools.fill(fake, 0, 10)
+    async with tools.consumer(fake, group_id="g", enable_auto_commit=False) as a:
+        a.assign([P[0]])
+        await a.commit({P[0]: 4})
+    fake.control(ApiKey.OFFSET_FETCH, ErrorCode.UNKNOWN_TOPIC_ID)
+    async with group(tools, fake) as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(loop.seen) == 6)
+        assert loop.seen[0] == (0, 4)
+        assert len(fake.requests_of(ApiKey.OFFSET_FETCH)) >= 2
         loop.task.cancel()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
     ConsumerSubscription,
+    OffsetCommitByIdCall,
     OffsetCommitCall,
     assignment_in,
     subscription_in,
@@ -25,6 +27,7 @@ from kafkaclient.wire.membership import (
     SyncedGroup,
     SyncGroupCall,
 )
+from kafkaclient.wire.transactions import OffsetFetchByIdCall
 
 MEMBER = ConsumerGroupMetadata("g", 7, "m", "i")
 JOIN = JoinGroupCall("g", "m", "i", 6000, 60_000, {"range": b"me"}, "r" * 300)
@@ -106,6 +109,56 @@ def test_a_member_commits_with_its_generation(version: int) -> None:
     assert (message.member_id, message.group_instance_id) == ("m", "i")
     alone = sent(OffsetCommitCall("g", offsets), version)
     assert (alone.generation_id_or_member_epoch, alone.member_id) == (-1, "")
+
+
+def test_offsets_of_topics_by_id() -> None:
+    """While a topic is created again, its partitions may have different ids."""
+    old, new = UUID(int=1), UUID(int=2)
+    offsets = {TopicPartition("t", number): 10 + number for number in range(3)}
+    ids = dict(zip(offsets, (old, new, old), strict=True))
+    call = OffsetCommitByIdCall("g", offsets, MEMBER, topic_ids=ids)
+    by_id = [
+        (topic.topic_id, [(p.partition_index, p.committed_offset) for p in topic.partitions])
+        for topic in sent(call, 10).topics
+    ]
+    assert by_id == [(old, [(0, 10), (2, 12)]), (new, [(1, 11)])]
+    assert {topic.name for topic in sent(call, 9).topics} == {"t"}
+    codes = [(0, 100), (2, 0)]
+    topics = [
+        {
+            "topic_id": old,
+            "partitions": [{"partition_index": p, "error_code": code} for p, code in codes],
+        }
+    ]
+    answer = call.decode(10, encode_response(call.api_key, 10, 1, topics=topics)[8:])
+    assert (answer.error_code, answer.unknown) == (0, [TopicPartition("t", 0)])
+
+
+def test_fetched_offsets_of_topics_by_id() -> None:
+    a, b = TopicPartition("a", 1), TopicPartition("b", 0)
+    ids = {"a": UUID(int=1), "b": UUID(int=2)}
+    call = OffsetFetchByIdCall("g", (a, b), topic_ids=ids)
+    (group,) = sent(call, 10).groups
+    assert [(t.topic_id, t.partition_indexes) for t in group.topics] == [
+        (ids["a"], [1]),
+        (ids["b"], [0]),
+    ]
+    topics = [
+        {
+            "topic_id": ids[tp.topic],
+            "partitions": [
+                {"partition_index": tp.partition, "committed_offset": offset, "error_code": code}
+            ],
+        }
+        for tp, offset, code in ((a, 7, 0), (b, -1, 100))
+    ]
+    groups = [{"group_id": "g", "topics": topics}]
+    answer = call.decode(10, encode_response(call.api_key, 10, 1, groups=groups)[8:])
+    assert answer.error_code == 0, "a topic that is not known is no error of the others"
+    assert [(each.offset, each.error_code) for each in map(answer.offsets.get, (a, b)) if each] == [
+        (7, 0),
+        (-1, 100),
+    ]
 
 
 partitions = st.sets(

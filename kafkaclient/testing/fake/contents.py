@@ -45,8 +45,9 @@ class ClusterContents:
         )
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and its records. A new topic with the same name gets another topic id."""
-        del self._state.topics[self._topic(name).name]
+        """Delete a topic, its records, and the groups' offsets. A new topic with the same name gets
+        another topic id."""
+        self._state.delete_topic(self._topic(name).name)
 
     def topic_id(self, name: str) -> UUID:
         """The id of the topic (KIP-516)."""

@@ -137,6 +137,13 @@ class ClusterState:
     def new_producer_id(self) -> int:
         return next(self._producer_ids)
 
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and the groups' offsets in it."""
+        del self.topics[name]
+        committed = self.transactions.committed
+        for each in [each for each in committed if each[1] == name]:
+            del committed[each]
+
     def partition(self, topic: str, index: int) -> FakePartition:
         """Raises RefusedError if the partition does not exist."""
         if not self.has_partition(topic, index):

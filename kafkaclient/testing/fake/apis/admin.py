@@ -146,8 +146,10 @@ def _extend(state: ClusterState, request: Request, requested: Any) -> Fields:
 
 def _delete_topics(state: ClusterState, request: Request) -> Fields:
     def delete(topic: Any) -> Fields:
-        if state.topics.pop(getattr(topic, "name", topic), None) is None:
+        name = getattr(topic, "name", topic)
+        if name not in state.topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        state.delete_topic(name)
         return {}
 
     return _each_deleted(request, delete)

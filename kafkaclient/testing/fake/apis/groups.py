@@ -5,16 +5,17 @@ FindCoordinator (10), versions 0 to 5
     broker that a test has chosen, else a live broker by the hash of the key. Without a live broker
     the answer is COORDINATOR_NOT_AVAILABLE. From 4 on a request may have several keys (KIP-699).
 
-OffsetCommit (8), versions 2 to 9
+OffsetCommit (8), versions 2 to 10
     Sets the committed offsets of a group. Only the group's coordinator answers. If the group has
     members, the request must be by one of them and in the current generation; without members any
-    client may commit. Unknown partitions get UNKNOWN_TOPIC_OR_PARTITION.
+    client may commit. Unknown partitions get UNKNOWN_TOPIC_OR_PARTITION. Version 10 names topics by
+    id; unknown ones get UNKNOWN_TOPIC_ID.
 
-OffsetFetch (9), versions 1 to 9
+OffsetFetch (9), versions 1 to 10
     The committed offsets of a group. Only the group's coordinator answers, for the named
     partitions, or without names for all partitions that have one. With ``require_stable``, from
     version 7 on, a partition with a pending offset in an open transaction gets
-    UNSTABLE_OFFSET_COMMIT (KIP-447). Several groups need version 8.
+    UNSTABLE_OFFSET_COMMIT (KIP-447). Several groups need version 8. Version 10 names topics by id.
 
 TxnOffsetCommit (28), versions 0 to 5
     Adds offsets of a group to a transaction. Only the group's coordinator answers. Before version 5
@@ -57,7 +58,14 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.broker_errors import ErrorCode
-from kafkaclient.testing.fake.apis.api import TOPIC_PARTITIONS, Api, Parts, each, topics
+from kafkaclient.testing.fake.apis.api import (
+    PARTITIONS,
+    TOPIC_PARTITIONS,
+    Api,
+    Parts,
+    each,
+    topics,
+)
 from kafkaclient.testing.fake.classic_groups import ClassicGroup, GroupState, Joining
 from kafkaclient.testing.fake.consumer_groups import HEARTBEAT_MS
 from kafkaclient.testing.fake.log import RefusedError
@@ -83,17 +91,23 @@ _NO_GENERATION = -1
 _COORDINATORS = Parts(
     "coordinator_keys", "coordinators", {"key": "key"}, failed={"node_id": -1, "port": -1}
 )
-_FETCHED = topics(
-    "topics",
-    "topics",
-    Parts(
-        "partition_indexes",
-        "partitions",
-        {"partition_index": "partition_index"},
-        failed={"committed_offset": -1},
-    ),
+_FIRST_WITH_TOPIC_IDS = 10
+
+_BY_NAME_OR_ID = {"name": "name", "topic_id": "topic_id"}
+_COMMITTED = Parts("topics", "topics", _BY_NAME_OR_ID, PARTITIONS)
+_FETCHED_PARTITIONS = Parts(
+    "partition_indexes",
+    "partitions",
+    {"partition_index": "partition_index"},
+    failed={"committed_offset": -1},
 )
-_FETCHED_GROUPS = Parts("groups", "groups", {"group_id": "group_id"}, _FETCHED)
+_FETCHED = topics("topics", "topics", _FETCHED_PARTITIONS)
+_FETCHED_GROUPS = Parts(
+    "groups",
+    "groups",
+    {"group_id": "group_id"},
+    Parts("topics", "topics", _BY_NAME_OR_ID, _FETCHED_PARTITIONS),
+)
 
 
 def _find_coordinator(state: ClusterState, request: Request) -> Fields:
@@ -123,12 +137,18 @@ def _offset_commit(state: ClusterState, request: Request) -> Fields:
     _check_member(state, group, message.member_id, message.group_instance_id, generation)
 
     def commit(topic: Any, p: Any) -> Fields:
-        state.partition(topic.name, p.partition_index)
+        name = _name_of(state, request, topic)
+        state.partition(name, p.partition_index)
         committed = Committed(p.committed_offset, p.committed_metadata or "")
-        coordinator.committed[group, topic.name, p.partition_index] = committed
+        coordinator.committed[group, name, p.partition_index] = committed
         return {}
 
-    return TOPIC_PARTITIONS.answer(message, commit)
+    return _COMMITTED.answer(message, commit)
+
+
+def _name_of(state: ClusterState, request: Request, topic: Any) -> str:
+    by_id = request.version >= _FIRST_WITH_TOPIC_IDS
+    return state.name_of(topic) if by_id else str(topic.name)
 
 
 def _check_member(
@@ -148,9 +168,10 @@ def _offset_fetch(state: ClusterState, request: Request) -> Fields:
 
     def offset(group: Any, topic: Any, partition: int) -> Fields:
         coordinator.check_coordinator(group.group_id, request.broker)
-        if stable and coordinator.pending(group.group_id, topic.name, partition):
+        name = _name_of(state, request, topic)
+        if stable and coordinator.pending(group.group_id, name, partition):
             raise RefusedError(ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        found = coordinator.committed.get((group.group_id, topic.name, partition))
+        found = coordinator.committed.get((group.group_id, name, partition))
         if found is None:
             return {"committed_offset": -1}
         return {"committed_offset": found.offset, "metadata": found.metadata}
@@ -172,7 +193,10 @@ def _each_offset(
         for name, topic, partition in committed:
             if name == group.group_id:
                 known.setdefault(topic, []).append(partition)
-        all_topics = [SimpleNamespace(name=t, partition_indexes=p) for t, p in known.items()]
+        all_topics = [
+            SimpleNamespace(name=topic, topic_id=None, partition_indexes=numbers)
+            for topic, numbers in known.items()
+        ]
         return SimpleNamespace(group_id=group.group_id, topics=all_topics)
 
     message = request.message
@@ -371,10 +395,10 @@ def _delete(state: ClusterState, request: Request, name: str) -> Fields:
 
 APIS = (
     Api(ApiKey.FIND_COORDINATOR, (0, 5), _find_coordinator, refused=_no_coordinator),
-    Api(ApiKey.OFFSET_COMMIT, (2, 9), _offset_commit, TOPIC_PARTITIONS),
+    Api(ApiKey.OFFSET_COMMIT, (2, 10), _offset_commit, _COMMITTED),
     Api(
         ApiKey.OFFSET_FETCH,
-        (1, 9),
+        (1, 10),
         _offset_fetch,
         refused=lambda request, error: _each_offset(
             request, lambda *_: {"committed_offset": -1, **error}

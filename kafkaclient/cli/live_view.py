@@ -1,4 +1,5 @@
-"""Draws what producers do, per broker: queue, in flight, share, latency, exclusions.
+"""Draws what producers do, per broker: queue, in flight, share, latency, exclusions; and what
+consumers do, with the partitions that are furthest behind.
 
 ``kafkaclient top`` draws pages that it has fetched; ``perf-test`` and the demonstration draw their
 own producer.
@@ -16,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kafkaclient.cli.consumer_status import ConsumerTrends, consumer_statuses
 from kafkaclient.cli.producer_status import Trends, statuses
 from kafkaclient.prometheus import ProducerMetricsCollector
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress
 
+    from kafkaclient.cli.consumer_status import ConsumerTrend
     from kafkaclient.cli.producer_status import BrokerTrend, ProducerTrend
 
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -41,24 +44,28 @@ _FOR_SHARES = 46
 
 
 class LiveView:
-    """What was seen of producers, as a renderable that fits the terminal's width."""
+    """What was seen of producers and consumers, as a renderable that fits the terminal's width."""
 
     def __init__(self) -> None:
         self._trends = Trends()
+        self._consumer_trends = ConsumerTrends()
         self.producers: tuple[ProducerTrend, ...] = ()
+        self.consumers: tuple[ConsumerTrend, ...] = ()
 
     def show(self, families: Iterable[Metric], now: float | None = None) -> None:
         """Show these metrics: ``registry.collect()``, or a page after its parser. ``now`` is in
         seconds of a monotonic clock."""
-        self.producers = self._trends.add(
-            time.monotonic() if now is None else now, statuses(families)
-        )
+        now, families = time.monotonic() if now is None else now, list(families)
+        self.producers = self._trends.add(now, statuses(families))
+        self.consumers = self._consumer_trends.add(now, consumer_statuses(families))
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        for place, producer in enumerate(self.producers):
+        drawn = [_producer(each, options) for each in self.producers]
+        drawn += [_consumer(each, options) for each in self.consumers]
+        for place, each in enumerate(drawn):
             if place:
                 yield Text()
-            yield _producer(producer, options)
+            yield each
 
 
 class OwnProducerView(LiveView):
@@ -107,6 +114,36 @@ def _producer(producer: ProducerTrend, options: ConsoleOptions) -> RenderableTyp
     if producer.status.records_retried:
         heading.append(f"  {producer.status.records_retried:,.0f} retried", "yellow")
     return Group(heading, _brokers(producer.brokers, options)) if producer.brokers else heading
+
+
+def _consumer(consumer: ConsumerTrend, options: ConsoleOptions) -> RenderableType:
+    status = consumer.status
+    heading = Text(overflow="fold")
+    heading.append(printable(status.client_id), "bold")
+    if not status.up:
+        heading.append("  not running, or its event loop does not answer", "red")
+    facts = [
+        f"{_count(consumer.records_per_s)} records/s consumed",
+        f"lag {_count(status.lag)} (largest {_count(status.lag_max)})",
+        f"{_count(status.assigned_partitions)} partitions",
+        f"{status.rebalances:,.0f} rebalances in {status.rebalance_s:,.1f} s",
+    ]
+    if status.last_poll_s is not None and status.last_poll_s >= 0:
+        facts.append(f"polled {status.last_poll_s:,.0f} s ago")
+    heading.append("  " + "  ".join(facts))
+    if status.memberships_lost:
+        heading.append(f"  lost its place {status.memberships_lost:,.0f} times", "bold red")
+    if not status.partitions:
+        return heading
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("partition", overflow="fold")
+    table.add_column("lag", justify="right", no_wrap=True)
+    bars = options.max_width >= _FOR_BARS and not options.ascii_only
+    for where in status.partitions:
+        bar = _bar(where.lag, status.partitions[0].lag) if bars else ""
+        name = Text(printable(f"{where.topic}-{where.partition}"))
+        table.add_row(name, _count(where.lag), Text(bar, "yellow"))
+    return Group(heading, table)
 
 
 def _brokers(brokers: Sequence[BrokerTrend], options: ConsoleOptions) -> Table:

@@ -1,4 +1,4 @@
-"""``kafkaclient top``: what the producers of a Prometheus page do, per broker, every second."""
+"""``kafkaclient top``: what the clients of a Prometheus page do, every second."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from kafkaclient.cli.connection import described
 from kafkaclient.cli.live_view import LiveView, printable
 from kafkaclient.cli.output import picked, run_blocking, stdout_console
 from kafkaclient.errors import ConfigError
-from kafkaclient.prometheus.names import PREFIX
+from kafkaclient.prometheus.names import CONSUMER_PREFIX, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from rich.console import RenderableType
 
+    from kafkaclient.cli.consumer_status import ConsumerTrend
     from kafkaclient.cli.producer_status import ProducerTrend
 
 _TIMEOUT_S = 5.0
@@ -40,7 +41,7 @@ _LARGEST_READ = 2**16  # bytes
 
 
 class PageError(OSError):
-    """The page could not be fetched, or has no metrics of a producer."""
+    """The page could not be fetched, or has no metrics of a client."""
 
     def __init__(self, text: str) -> None:
         super().__init__(printable(" ".join(text.split())))  # it may quote the server
@@ -53,7 +54,7 @@ def top(
         str,
         typer.Argument(
             metavar="URL",
-            help="The producer's Prometheus page; localhost:9000 is http://localhost:9000/metrics.",
+            help="The program's Prometheus page; localhost:9000 is http://localhost:9000/metrics.",
         ),
     ],
     interval: Annotated[
@@ -74,9 +75,10 @@ def top(
         float, typer.Option(min=0.1, help="Seconds that the page may take to arrive.")
     ] = _TIMEOUT_S,
 ) -> None:
-    """Show what producers do, per broker: queue, requests in flight, share, latency, exclusions.
+    """Show what producers do, per broker: queue, requests in flight, share, latency, exclusions;
+    and what consumers do: records per second, lag, rebalances, the partitions furthest behind.
 
-    Reads a page that a program shows with kafkaclient.prometheus, also one with several producers.
+    Reads a page that a program shows with kafkaclient.prometheus, also one with several clients.
     Shares and percentiles are of the last 10 seconds. Ctrl-C ends it.
 
     Example:
@@ -130,14 +132,14 @@ def refresh(view: LiveView, address: str, timeout_s: float = _TIMEOUT_S) -> None
     text = _fetch(address, timeout_s)
     try:
         families = list(text_string_to_metric_families(text))
-        if any(family.name.startswith(PREFIX) for family in families):
+        if any(family.name.startswith((PREFIX, CONSUMER_PREFIX)) for family in families):
             view.show(families)
             return
     except (ValueError, KeyError) as error:
         raise PageError(f"{address} is no Prometheus page: {error}") from error
     raise PageError(
-        f"{address} has no metrics of a producer (kafkaclient_producer_...): is this the page "
-        "of a program that uses kafkaclient.prometheus?"
+        f"{address} has no metrics of a producer or consumer (kafkaclient_producer_...): is this "
+        "the page of a program that uses kafkaclient.prometheus?"
     )
 
 
@@ -224,6 +226,7 @@ def _print(view: LiveView, as_json: bool, error: str | None = None) -> None:
     found: dict[str, Any] = {"time": datetime.now(tz=UTC).isoformat(timespec="milliseconds")}
     if error is None:
         found["producers"] = [as_values(producer) for producer in view.producers]
+        found["consumers"] = [_consumer_values(consumer) for consumer in view.consumers]
     else:
         found["error"] = error
     typer.echo(json.dumps(_finite(found), allow_nan=False))
@@ -258,3 +261,9 @@ def as_values(producer: ProducerTrend) -> dict[str, Any]:
         **picked(producer, "buffer_used", "queue_p50_s", "queue_p99_s"),
         "brokers": brokers,
     }
+
+
+def _consumer_values(consumer: ConsumerTrend) -> dict[str, Any]:
+    values = consumer.status._asdict()
+    values["partitions"] = [each._asdict() for each in consumer.status.partitions]
+    return values | {"records_per_s": consumer.records_per_s}

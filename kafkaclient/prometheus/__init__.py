@@ -1,5 +1,5 @@
 """Prometheus metrics of producers, consumers and streams applications: collectors for
-prometheus-client, a dashboard, alert rules.
+prometheus-client, dashboards, alert rules.
 
 Needs the extra ``prometheus``. docs/how-to/prometheus.md describes it.
 """
@@ -23,6 +23,7 @@ from kafkaclient.prometheus.streams import StreamsMetricsCollector
 
 __all__ = [
     "ALERT_RULES",
+    "CONSUMER_DASHBOARD",
     "DASHBOARD",
     "ConsumerMetricsCollector",
     "ProducerMetricsCollector",
@@ -30,7 +31,10 @@ __all__ = [
 ]
 
 DASHBOARD = Path(__file__).with_name("grafana.json")
-"""The file of the Grafana dashboard."""
+"""The file of the Grafana dashboard for producers."""
+
+CONSUMER_DASHBOARD = Path(__file__).with_name("grafana-consumers.json")
+"""The file of the Grafana dashboard for consumers."""
 
 ALERT_RULES = Path(__file__).with_name("alerts.yml")
 """The file of the alert rules, in Prometheus' format."""

@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules against a scrape of a producer: nothing in them is made up."""
+"""The dashboards and the alert rules against a scrape of clients: nothing in them is made up."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from experiments.dashboard.promql import PromqlError, parse
 from experiments.dashboard.scrapes import page_of
-from kafkaclient import Producer
+from kafkaclient import Consumer, Producer
 from kafkaclient.prometheus import (
     ALERT_RULES,
+    CONSUMER_DASHBOARD,
     DASHBOARD,
+    ConsumerMetricsCollector,
     ProducerMetricsCollector,
     StreamsMetricsCollector,
 )
@@ -39,10 +41,16 @@ async def _scraped() -> list[str]:
     running: Any = app
     StreamsMetricsCollector(running, registry)
     pages = []
-    async with Producer(fake.bootstrap, dialer=fake, hooks=metrics) as producer:
+    consumer = Consumer(
+        fake.bootstrap, dialer=fake, group_id="g", topics=["t"], auto_offset_reset="earliest"
+    )
+    ConsumerMetricsCollector(consumer, registry)
+    async with Producer(fake.bootstrap, dialer=fake, hooks=metrics) as producer, consumer:
         for _ in range(2):
             for number in range(30):
                 await producer.send_and_wait("t", b"v" * 50, partition=number % 3)
+                await consumer.getone()
+            await consumer.commit()
             pages.append(generate_latest(registry).decode())
     return pages
 
@@ -58,7 +66,8 @@ def pages(texts: list[str]) -> list[tuple[float, Page]]:
 
 
 def _panels() -> list[dict[str, Any]]:
-    return json.loads(DASHBOARD.read_text("utf-8"))["panels"]
+    files = (DASHBOARD, CONSUMER_DASHBOARD)
+    return [each for file in files for each in json.loads(file.read_text("utf-8"))["panels"]]
 
 
 def _rules() -> list[dict[str, Any]]:
@@ -120,6 +129,10 @@ def test_no_alert_fires_for_healthy_clients(
         ("KafkaProducerEventLoopBlocked", "event_loop_lag_max_seconds", 2.0),
         ("KafkaProducerBrokerExcluded", "broker_excluded", 1.0),
         ("KafkaProducerMetadataStale", "metadata_age_seconds", 1000.0),
+        ("KafkaConsumerDown", "kafkaclient_consumer_up", 0.0),
+        ("KafkaConsumerLeavesItsGroup", "kafkaclient_consumer_memberships_lost_total", 2.0),
+        ("KafkaConsumerRebalancesOften", "kafkaclient_consumer_rebalances_total", 30.0),
+        ("KafkaConsumerDropsRecords", "kafkaclient_consumer_dropped_records_total", 3.0),
         ("KafkaStreamsDown", "kafkaclient_streams_up", 0.0),
         ("KafkaStreamsRebalancesOften", "kafkaclient_streams_rebalances_total", 30.0),
         ("KafkaStreamsDropsRecords", "kafkaclient_streams_records_dropped_total", 3.0),

@@ -46,6 +46,9 @@ lint: $(STAMP)
 file-map: $(STAMP) ## docs/project/file-map.md, after a module was added or its docstring changed
 	$(BIN)/python -m docsite.file_map
 
+keywords: $(STAMP) ## kafkaclient/config/keywords.py, after the declaration of an option changed
+	$(BIN)/python -m docsite.keywords
+
 # mkdocs-material announces its successor on every run.
 SITE = NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 
@@ -165,6 +168,16 @@ oldest: $(STAMP) ## unit tests with the oldest dependencies that pyproject.toml 
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/venv --no-deps --no-build-isolation -e .
 	HYPOTHESIS_PROFILE=quick $(OLDEST)/venv/bin/pytest -q -n 2 --timeout-method=thread $(or $(OLDEST_TESTS),tests)
 
+NEWEST := build/newest
+
+newest: $(STAMP) ## unit tests with the newest dependencies, also pre-releases, that pyproject.toml allows; NEWEST_TESTS=tests/wire
+	mkdir -p $(NEWEST)
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --prerelease allow --all-extras --group unit --group docs --no-emit-index-url pyproject.toml > $(NEWEST)/requirements.txt
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(NEWEST)/venv
+	$(BIN)/uv pip install --quiet --python $(NEWEST)/venv -r $(NEWEST)/requirements.txt
+	$(BIN)/uv pip install --quiet --python $(NEWEST)/venv --no-deps --no-build-isolation -e .
+	HYPOTHESIS_PROFILE=quick $(NEWEST)/venv/bin/pytest -q -n 2 --timeout-method=thread $(or $(NEWEST_TESTS),tests)
+
 types: $(STAMP) ## pyright --verifytypes: the type of every public name is known
 	test -x build/types/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python build/types
 	$(BIN)/uv pip install --quiet --python build/types --group types --requirements pyproject.toml --all-extras
@@ -177,4 +190,4 @@ extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each b
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build docs docs-serve demo test check mypy lint unit peers slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak slow-broker pictures dashboard-pictures constraints wheel-test oldest types extras clean
+.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit peers slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak slow-broker pictures dashboard-pictures constraints wheel-test oldest newest types extras clean

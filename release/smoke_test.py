@@ -28,9 +28,8 @@ async def send() -> None:
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 2)
     for codec in CODECS:
-        async with kafkaclient.Producer(
-            fake.bootstrap, dialer=fake, compression_type=codec
-        ) as producer:
+        options = {"bootstrap.servers": fake.bootstrap, "compression.type": codec}
+        async with kafkaclient.Producer(options, dialer=fake) as producer:
             await producer.send_and_wait("t", codec.encode() * 100, key=b"k")
             await (await producer.send_many("t", [b"1", b"2", b"3"]))
     sent = sum(len(fake.log("t", partition)) for partition in range(2))

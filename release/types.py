@@ -2,7 +2,8 @@
 
 ``pyright --verifytypes`` takes every module without a leading underscore for public. Here the
 public names are those in ``__all__`` of the modules in ``PUBLIC``, and their base classes. The exit
-status is 1 if the type of one of them is not known, or only guessed from an assignment.
+status is 1 if the type of one of them is not known, or only guessed from an assignment; or if
+pyright sees other errors in ``typed_usage.py`` than its comments say.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 PUBLIC = (
@@ -45,6 +47,9 @@ DERIVED = (
 pyright knows these types, and counts what is derived as a guess."""
 
 
+_USAGE = str(Path(__file__).with_name("typed_usage.py"))
+
+
 def main() -> int:
     done = subprocess.run(
         ["pyright", "--verifytypes", "kafkaclient", "--ignoreexternal", "--outputjson"],
@@ -75,7 +80,8 @@ def main() -> int:
         f"({100 * known / len(public):.1f} %); with all internal modules: "
         f"{everything['withKnownType']} of {sum(everything.values())}\n"
     )
-    return int(bool(unknown))
+    usage = subprocess.run(["pyright", _USAGE], check=False).returncode
+    return int(bool(unknown or usage))
 
 
 def public_names() -> set[str]:

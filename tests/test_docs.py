@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kafkaclient
-from docsite import file_map
+from docsite import file_map, keywords
 from docsite.pages import WRITTEN
 
 _ROOT = Path(__file__).parent.parent
@@ -46,6 +46,10 @@ def test_every_path_named_exists(page: Path) -> None:
     for link in re.findall(r"\]\(([\w./-]+)(?:#[\w-]+)?\)", text):
         target = page.parent / link
         assert target.exists() or target.resolve() in _WRITTEN, f"{page.name} links to {link}"
+
+
+def test_the_types_of_keywords_are_current() -> None:
+    assert keywords.MODULE.read_text("utf-8") == keywords.text(), "make keywords writes it"
 
 
 def test_the_file_map_is_current() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from kafkaclient.admin.coordinators import GroupAdmin, TransactionAdmin
 from kafkaclient.admin.description import (
@@ -33,11 +33,13 @@ from kafkaclient.wire.topics import NewPartitions, NewTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Unpack
 
     from kafkaclient.admin.configs import ConfigResource
     from kafkaclient.admin.limits import Limits
     from kafkaclient.admin.limits_store import FileLimits
     from kafkaclient.admin.reassign.plan import ReassignmentPlan
+    from kafkaclient.config.keywords import AdminKeywords
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import ConfigEntry, OngoingReassignment
@@ -79,7 +81,7 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin):
         clock: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
         rng: Random | None = None,
-        **options: Any,
+        **options: Unpack[AdminKeywords],
     ) -> None:
         self.config: AdminConfig = AdminConfig.build(bootstrap_or_mapping, options)
         if isinstance(limits, str) and limits != "topic":

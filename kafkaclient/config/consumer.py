@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 _GROUP = Section("Group")
 _OFFSETS = Section("Offsets and commits")
 _DESERIALIZERS = Section("Deserializers and hooks")
-_DESERIALIZER = optional(serializer("(bytes) -> object", "deserialize(bytes, context)"))
+_DESERIALIZER = optional(
+    serializer(
+        "(bytes) -> object",
+        "Deserializer | Callable[[Any], Any]",
+        "deserialize(bytes, context)",
+    )
+)
 
 _ASSIGNORS = ("cooperative-sticky", "sticky", "range", "roundrobin")
 _JAVA_CLASS = re.compile(r"org\.apache\.kafka\.clients\.consumer\.(\w+)Assignor")
@@ -57,7 +63,7 @@ def _read_assignors(value: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-_STRATEGY = Kind("one or more of " + ", ".join(_ASSIGNORS), _read_assignors)
+_STRATEGY = Kind("one or more of " + ", ".join(_ASSIGNORS), _read_assignors, "str | Sequence[str]")
 
 
 def _read_reset(value: object) -> str:
@@ -71,7 +77,9 @@ def _read_reset(value: object) -> str:
     return text
 
 
-_RESET = Kind("earliest, latest, none, or by_duration: and a duration such as PT1H", _read_reset)
+_RESET = Kind(
+    "earliest, latest, none, or by_duration: and a duration such as PT1H", _read_reset, "str"
+)
 
 
 class ConsumerConfig(ReaderConfig):

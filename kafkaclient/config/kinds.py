@@ -42,12 +42,16 @@ T = TypeVar("T")
 
 class Kind(Generic[T]):
     """``read`` converts the user's value. It raises ValueError, TypeError or LookupError for a
-    value that is not accepted.
+    value that is not accepted. ``annotation``: the type of a keyword argument with such a value,
+    for type checkers. Text is always read, but has this type only where nothing else fits.
     """
 
-    def __init__(self, accepts: str, read: Callable[[object], T]) -> None:
+    def __init__(
+        self, accepts: str, read: Callable[[object], T], annotation: str = "object"
+    ) -> None:
         self.accepts = accepts
         self.read = read
+        self.annotation = annotation
 
 
 class _Range(NamedTuple):
@@ -72,7 +76,7 @@ def integer(low: int, high: int = INT32_MAX, also: tuple[int, ...] = ()) -> Kind
     def read(value: object) -> int:
         return accepted.check(int(value.strip()) if isinstance(value, str) else _index(value))
 
-    return Kind(f"a whole number {accepted}", read)
+    return Kind(f"a whole number {accepted}", read, "int")
 
 
 def number(low: int, high: int) -> Kind[float]:
@@ -84,7 +88,7 @@ def number(low: int, high: int) -> Kind[float]:
         number = _checked(float(value), math.isfinite(float(value)))
         return accepted.check(int(number) if number.is_integer() else number)
 
-    return Kind(f"a number {accepted}", read)
+    return Kind(f"a number {accepted}", read, "float")
 
 
 def _read_share(value: object) -> float:
@@ -98,7 +102,7 @@ def _read_acks(value: object) -> int:
     return _Range(-1, 1).check(_index(value))
 
 
-ACKS = Kind("all (or -1), 1 or 0", _read_acks)
+ACKS = Kind("all (or -1), 1 or 0", _read_acks, "int | Literal['all']")
 
 
 def _index(value: object) -> int:
@@ -146,16 +150,17 @@ def _read_path(value: object) -> Path:
     return Path(_filled(value) if isinstance(value, str) else _checked(value, value))  # type: ignore[arg-type]  # Path refuses everything else
 
 
-TEXT = Kind("a string", _stripped)
-VERBATIM = Kind("a string", _string)  # such as a password: blanks at its ends are a part of it
-FILLED_TEXT = Kind("a string that is not empty", _filled)
+TEXT = Kind("a string", _stripped, "str")
+VERBATIM = Kind("a string", _string, "str")  # a password: blanks at its ends are a part of it
+FILLED_TEXT = Kind("a string that is not empty", _filled, "str")
 PEM = Kind(
     "PEM text, with -----BEGIN ...-----",
     lambda value: _checked(_stripped(value), "-----BEGIN " in _string(value)),
+    "str",
 )
-BOOLEAN = Kind("true or false", _read_boolean)
-PATH = Kind("a path", _read_path)
-SHARE = Kind("a number from 1e-9 to 1", _read_share)
+BOOLEAN = Kind("true or false", _read_boolean, "bool")
+PATH = Kind("a path", _read_path, "str | PathLike[str]")
+SHARE = Kind("a number from 1e-9 to 1", _read_share, "float")
 
 
 def one_of(*accepted: str, ignore_case: bool = False) -> Kind[str]:
@@ -165,6 +170,7 @@ def one_of(*accepted: str, ignore_case: bool = False) -> Kind[str]:
     return Kind(
         "one of " + ", ".join(word or "an empty string" for word in accepted),
         lambda value: spellings[fold(_stripped(value))],
+        "str" if ignore_case else f"Literal{list(accepted)}",
     )
 
 
@@ -177,16 +183,18 @@ def some_of(*accepted: str) -> Kind[tuple[str, ...]]:
         _checked(words, words and words <= set(accepted))
         return tuple(word for word in accepted if word in words)
 
-    return Kind("one or more of " + ", ".join(accepted), read)
+    return Kind("one or more of " + ", ".join(accepted), read, "str | Sequence[str]")
 
 
 def optional(kind: Kind[T]) -> Kind[T | None]:
     return Kind(
-        f"{kind.accepts}, or None", lambda value: None if value is None else kind.read(value)
+        f"{kind.accepts}, or None",
+        lambda value: None if value is None else kind.read(value),
+        f"{kind.annotation} | None",
     )
 
 
-SSL_CONTEXT = Kind("an ssl.SSLContext", _instance_of(ssl.SSLContext))
+SSL_CONTEXT = Kind("an ssl.SSLContext", _instance_of(ssl.SSLContext), "ssl.SSLContext")
 
 
 # A module and a name in it. The colon keeps a token that was given by mistake out of messages: no
@@ -205,6 +213,7 @@ TOKEN_PROVIDER: Kind[Any] = Kind(
     "an async function () -> Token, an object with such a method token, or the path of one of the "
     "two as 'package.module:name'",
     _read_token_provider,
+    "TokenProvider | Callable[[], Awaitable[Token]] | str",
 )
 
 # RFC 7628's extensions.
@@ -228,6 +237,7 @@ SASL_EXTENSIONS: Kind[Mapping[str, str]] = Kind(
     "a dict of names (letters) and values, or text such as 'logicalCluster=lkc-1,identityPoolId="
     "pool-1'",
     _read_extensions,
+    "Mapping[str, str] | str",
 )
 
 _HOST_NAME = re.compile(
@@ -236,12 +246,14 @@ _HOST_NAME = re.compile(
 HOST_NAME = Kind(
     "a host name, without a port",
     lambda value: _checked(_stripped(value), _HOST_NAME.fullmatch(_stripped(value))),
+    "str",
 )
 
 
-def name_or_object(names: tuple[str, ...], method: str, call: str) -> Kind[Any]:
+def name_or_object(names: tuple[str, ...], method: str, call: str, annotation: str) -> Kind[Any]:
     """One of ``names``, or an object with this method, which is not a coroutine function. ``call``
-    is the method's signature. The class of such an object is refused, because it is a mistake.
+    is the method's signature, ``annotation`` the object's type. The class of such an object is
+    refused, because it is a mistake.
     """
 
     def read(value: object) -> object:
@@ -251,10 +263,11 @@ def name_or_object(names: tuple[str, ...], method: str, call: str) -> Kind[Any]:
         usable = callable(given) and not iscoroutinefunction(given)
         return _checked(value, usable and not isinstance(value, type))
 
-    return Kind(f"one of {', '.join(names)}, or an object with a method {method}{call}", read)
+    accepts = f"one of {', '.join(names)}, or an object with a method {method}{call}"
+    return Kind(accepts, read, f"Literal{list(names)} | {annotation}")
 
 
-def serializer(call: str, method: str = "serialize(value, context)") -> Kind[Any]:
+def serializer(call: str, annotation: str, method: str = "serialize(value, context)") -> Kind[Any]:
     """A callable, maybe a coroutine function, or an object with this ``method``. The class of such
     an object is refused, because it is a mistake."""
     name = method.partition("(")[0]
@@ -264,7 +277,7 @@ def serializer(call: str, method: str = "serialize(value, context)") -> Kind[Any
         usable = not isinstance(value, type) if has_context else callable(value)
         return _checked(value, usable)
 
-    return Kind(f"a function {call}, or an object with a method {method}", read)
+    return Kind(f"a function {call}, or an object with a method {method}", read, annotation)
 
 
 def _read_error_policy(value: object) -> object:
@@ -274,6 +287,7 @@ def _read_error_policy(value: object) -> object:
 ERROR_POLICY: Kind[Any] = Kind(
     "'fail', 'skip', DeadLetters(producer, topic), or another function (record, error)",
     _read_error_policy,
+    "Literal['fail', 'skip'] | Callable[[Any, Any], object]",
 )
 
 
@@ -291,7 +305,7 @@ def _read_hooks(value: object) -> tuple[Hooks, ...]:
     return tuple({id(hooks): hooks for hooks in given}.values())  # an object sees nothing twice
 
 
-HOOKS = Kind("a kafkaclient.hooks.Hooks, or a list of them", _read_hooks)
+HOOKS = Kind("a kafkaclient.hooks.Hooks, or a list of them", _read_hooks, "Hooks | Sequence[Hooks]")
 
 
 def function(call: str) -> Kind[Callable[..., Any]]:
@@ -302,7 +316,7 @@ def function(call: str) -> Kind[Callable[..., Any]]:
             return value
         raise TypeError(value)
 
-    return Kind(f"a function {call}", read)
+    return Kind(f"a function {call}", read, "Callable[[Any], object]")
 
 
 # An optional scheme, as Java's ClientUtils accepts it, then a name or an address, then the port.
@@ -340,4 +354,5 @@ ADDRESSES = Kind(
     "host:port of one broker or more, as 'a:9092,b:9092' or a list (an IPv6 address "
     "in brackets: '[::1]:9092')",
     _read_addresses,
+    "str | Iterable[str | tuple[str, int]]",
 )

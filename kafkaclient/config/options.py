@@ -418,4 +418,6 @@ def _read_target(value: object) -> TelemetryTarget:
     return target
 
 
-TELEMETRY_TARGET = Kind("a path, a URI such as s3://bucket/folder, or topic:NAME", _read_target)
+TELEMETRY_TARGET = Kind(
+    "a path, a URI such as s3://bucket/folder, or topic:NAME", _read_target, "str | PathLike[str]"
+)

@@ -51,6 +51,8 @@ _COMPRESSION = Section("Compression")
 _HOOKS = Section("Serializers and hooks")
 _METRICS = Section("Metrics")
 
+_SERIALIZER = "Serializer | Callable[[Any], Any]"
+
 
 class ProducerConfig(ClientConfig):
     """Checked options. :meth:`build` makes them, and adjusts options that affect each other."""
@@ -106,6 +108,7 @@ class ProducerConfig(ClientConfig):
             ("late", "kip794", "sticky", "uniform-sticky", "round-robin", "random"),
             "partition",
             "(topic, key, value, cluster, load) -> int",
+            "Partitioner",
         ),
     )
     """How records get a partition. 'late': a record without a key gets it when a broker can take
@@ -163,11 +166,15 @@ class ProducerConfig(ClientConfig):
     """The level of zstd, from -131072 (fast) to 22 (small). None is the codec's default, 3
     (KIP-390). Levels above 5 are many times slower."""
 
-    key_serializer: Any = _HOOKS.option(None, optional(serializer("(key) -> bytes or None")))
+    key_serializer: Any = _HOOKS.option(
+        None, optional(serializer("(key) -> bytes or None", _SERIALIZER))
+    )
     """Converts every key that is not None to bytes: a function of the key, or an object whose
     method serialize also gets the record's topic and headers (kafkaclient.Serializer). Both may be
     async. Without it keys must be bytes. See serializers.md."""
-    value_serializer: Any = _HOOKS.option(None, optional(serializer("(value) -> bytes or None")))
+    value_serializer: Any = _HOOKS.option(
+        None, optional(serializer("(value) -> bytes or None", _SERIALIZER))
+    )
     """Converts every value that is not None to bytes, as key_serializer converts keys. Without it
     values must be bytes."""
     on_delivery: Callable[..., object] | None = _HOOKS.option(

@@ -21,7 +21,9 @@ from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+    from typing import Unpack
 
+    from kafkaclient.config.keywords import ConsumerKeywords
     from kafkaclient.consumer.deserializers import DeserializedRecords
     from kafkaclient.consumer.records import Record
     from kafkaclient.net.dialer import Dialer
@@ -70,7 +72,7 @@ class Consumer(ObservationMixin):
         clock: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
         rng: Random | None = None,
-        **options: Any,
+        **options: Unpack[ConsumerKeywords],
     ) -> None:
         self.config: ConsumerConfig = ConsumerConfig.build(bootstrap_or_mapping, options)
         self._subscription: Subscription | None = None

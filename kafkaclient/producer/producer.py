@@ -27,7 +27,9 @@ from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import Unpack
 
+    from kafkaclient.config.keywords import ProducerKeywords
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import HeadersLike, RecordMetadata
 
@@ -72,7 +74,7 @@ class Producer(DirectAppend, BulkApi, TransactionApi, ObservationApi):
         clock: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
         rng: Random | None = None,
-        **options: Any,
+        **options: Unpack[ProducerKeywords],
     ) -> None:
         super().__init__(ProducerConfig.build(bootstrap_or_mapping, options), wall_clock)
         if self.config.telemetry is not None:

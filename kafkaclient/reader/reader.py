@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from math import floor
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Literal, Never, Self, TypeAlias, overload
 
 from kafkaclient.cluster.waits import close_dropped
 from kafkaclient.config import ReaderConfig
@@ -20,7 +20,9 @@ from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Unpack
 
+    from kafkaclient.config.keywords import ReaderKeywords
     from kafkaclient.net.dialer import Dialer
 
 Where: TypeAlias = str | Iterable[str | tuple[str, int]]
@@ -59,7 +61,7 @@ class Reader:
         dialer: Dialer | None = None,
         clock: Callable[[], float] | None = None,
         rng: Random | None = None,
-        **options: Any,
+        **options: Unpack[ReaderKeywords],
     ) -> None:
         self.config: ReaderConfig = ReaderConfig.build(bootstrap_or_mapping, options)
         self._dialer = dialer

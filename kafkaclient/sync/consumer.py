@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Never, Self, TypeVar
 
 from kafkaclient.consumer.consumer import Consumer
 from kafkaclient.consumer.records import RecordStream
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
         Mapping,
         Set,
     )
+    from typing import Unpack
 
     from kafkaclient.config.consumer import ConsumerConfig
+    from kafkaclient.config.keywords import ConsumerKeywords
     from kafkaclient.consumer.records import Record
     from kafkaclient.metrics.consumer import ConsumerMetricsSnapshot
     from kafkaclient.reader.batch import FetchedBatch
@@ -59,12 +61,18 @@ class SyncConsumer:
         bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
         /,
         *,
+        topics: Iterable[str] = (),
+        pattern: str | None = None,
         listener: RebalanceListener | None = None,
-        **options: Any,
+        **options: Unpack[ConsumerKeywords],
     ) -> None:
-        if listener is not None:
-            options["listener"] = _InThread(listener)
-        self._consumer = Consumer(bootstrap_or_mapping, **options)
+        self._consumer = Consumer(
+            bootstrap_or_mapping,
+            topics=topics,
+            pattern=pattern,
+            listener=None if listener is None else _InThread(listener),
+            **options,
+        )
         self.config: ConsumerConfig = self._consumer.config
         self._polled: RecordStream | AsyncIterator[Record] | None = None
 

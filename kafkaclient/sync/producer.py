@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Mapping
 from concurrent.futures import CancelledError
 from contextvars import copy_context
 from functools import partial
@@ -27,8 +26,12 @@ from kafkaclient.sync.thread import ProducerThread, open_threads
 from kafkaclient.time_limit import monotonic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from random import Random
+    from typing import Unpack
 
+    from kafkaclient.config.keywords import ProducerKeywords
+    from kafkaclient.net.dialer import Dialer
     from kafkaclient.sync.handover import One
     from kafkaclient.types import BulkMetadata, HeadersLike, RecordMetadata
 
@@ -82,12 +85,10 @@ class SyncProducer(SyncObservationMixin):
         /,
         *,
         exit_timeout_s: float = 30.0,
-        **options: Any,
+        dialer: Dialer | None = None,
+        rng: Random | None = None,
+        **options: Unpack[ProducerKeywords],
     ) -> None:
-        if isinstance(bootstrap_or_mapping, Mapping):
-            options = {**bootstrap_or_mapping, **options}
-            bootstrap_or_mapping = None
-        internal = {n: options.pop(n) for n in ("dialer", "rng") if n in options}
         config = ProducerConfig.build(bootstrap_or_mapping, options)
         self.config: ProducerConfig = config
         if config.transactional_id is not None:
@@ -96,7 +97,7 @@ class SyncProducer(SyncObservationMixin):
                 "kafkaclient.Producer"
             )
         plain = config.replace(key_serializer=None, value_serializer=None)
-        self._new_producer = partial(Producer, plain, **internal)
+        self._new_producer = partial(Producer, plain, dialer=dialer, rng=rng)
         self._exit_timeout_s = exit_timeout_s
         self._max_block_s = config.max_block_ms / 1000
         self._serializing = Serializing(config, time.time)

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 import kafkaclient
 import kafkaclient.wire.codec  # imports kafka-python without its warnings
-from kafkaclient import Delivery, Producer, errors
+from kafkaclient import Consumer, Delivery, Producer, errors
 from kafkaclient.admin import Admin
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
 from kafkaclient.cluster.view import ClusterView, PartitionView, TopicView
@@ -240,6 +240,16 @@ def test_the_methods_are_complete_and_exist(page: Page) -> None:
             continue
         assert names(ours) or ours in ("not needed", "not available")
         assert not hasattr(Producer, name), f"kafkaclient has {name} as well"
+
+
+def test_the_methods_of_aiokafkas_consumer_are_complete_and_exist() -> None:
+    (table,) = AIOKAFKA.tables("Which method of a consumer becomes which?")
+    told = {names(row[0])[0]: names(row[1]) for row in table}
+    assert told.keys() == _public(aiokafka.AIOKafkaConsumer)
+    for name, ours in told.items():
+        assert ours
+        assert all(hasattr(Consumer, each) for each in ours)
+        assert name in ours or not hasattr(Consumer, name), f"kafkaclient has {name} as well"
 
 
 @each_page

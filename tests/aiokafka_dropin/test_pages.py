@@ -12,12 +12,14 @@ from typing import Any
 import aiokafka
 import pytest
 from aiokafka import errors as theirs
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 import kafkaclient.aiokafka
 from kafkaclient import errors as ours
 from kafkaclient.aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaclient.aiokafka.errors import BASES, aiokafka_error
 from kafkaclient.config import ProducerConfig
+from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.records import BatchBuilder
 from tests.aiokafka_dropin.support import same
@@ -26,8 +28,10 @@ from tests.migration_pages import Page, names
 
 REFERENCE = Page("reference/aiokafka", "aiokafka")
 (PARAMETERS,) = REFERENCE.tables("What becomes of the parameters?")
+(CONSUMER_PARAMETERS,) = REFERENCE.tables("What becomes of a consumer's parameters?")
 (ERRORS,) = REFERENCE.tables("Which errors are raised?")
 OPTIONS = {name for option in ProducerConfig.OPTIONS.values() for name in option.spellings}
+CONSUMER_OPTIONS = {name for option in ConsumerConfig.OPTIONS.values() for name in option.spellings}
 
 
 # --- snippets -----------------------------------------------------------------------------------
@@ -182,6 +186,66 @@ async def _options(arguments: dict[str, Any]) -> dict[str, Any]:
     producer = AIOKafkaProducer(**{"client_id": "c", **arguments})
     await producer.stop()
     return producer._options
+
+
+OTHER_CONSUMER_VALUES: dict[str, tuple[dict[str, Any], Any]] = {
+    **{name: OTHER_VALUES[name] for name in OTHER_VALUES if "serializer" not in name},
+    "request_timeout_ms": ({}, 7000),
+    "group_id": ({}, "g"),
+    "group_instance_id": ({"group_id": "g"}, "i"),
+    "key_deserializer": ({}, bytes),
+    "value_deserializer": ({}, bytes),
+    "fetch_max_wait_ms": ({}, 7),
+    "fetch_max_bytes": ({}, 7),
+    "fetch_min_bytes": ({}, 7),
+    "max_partition_fetch_bytes": ({}, 7),
+    "auto_offset_reset": ({}, "earliest"),
+    "enable_auto_commit": ({}, False),
+    "auto_commit_interval_ms": ({}, 7),
+    "check_crcs": ({}, False),
+    "partition_assignment_strategy": ({}, (RangePartitionAssignor,)),
+    "max_poll_interval_ms": ({}, 7),
+    "rebalance_timeout_ms": ({}, 7),
+    "session_timeout_ms": ({}, 7000),
+    "heartbeat_interval_ms": ({}, 7),
+    "consumer_timeout_ms": ({}, 7),
+    "max_poll_records": ({}, 7),
+    "exclude_internal_topics": ({}, False),
+    "isolation_level": ({}, "read_committed"),
+    "client_rack": ({}, "a"),
+}
+
+
+def test_the_consumers_parameters_are_complete_and_their_defaults_right() -> None:
+    expected = []
+    for name, parameter in inspect.signature(AIOKafkaConsumer).parameters.items():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            default = "\N{EN DASH}" if name == "client_id" else _literal(parameter.default)
+            expected.append((name, default))
+    assert [(name.strip("`"), default) for name, default, *_ in CONSUMER_PARAMETERS] == expected
+
+
+@pytest.mark.filterwarnings("ignore:.* has no effect in kafkaclient")
+@pytest.mark.parametrize(
+    ("name", "options"), [(row[0].strip("`"), names(row[2])) for row in CONSUMER_PARAMETERS]
+)
+async def test_a_parameter_of_a_consumer_sets_the_options_of_the_page(
+    name: str, options: list[str]
+) -> None:
+    assert set(options) <= CONSUMER_OPTIONS
+    others, value = OTHER_CONSUMER_VALUES[name]
+    before = await _consumer_options(others)
+    after = await _consumer_options({**others, name: value})
+    changed = {option for option in before | after if before.get(option) != after.get(option)}
+    if name == "security_protocol":
+        changed.discard("ssl_context")  # without TLS it has no effect
+    assert changed == set(options)
+
+
+async def _consumer_options(arguments: dict[str, Any]) -> dict[str, Any]:
+    consumer = AIOKafkaConsumer(**{"client_id": "c", **arguments})
+    await consumer.stop()
+    return consumer._options
 
 
 def _literal(value: Any) -> str:

@@ -118,6 +118,12 @@ class ProducerKeywords(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_secret: str | None
     sasl_oauthbearer_client_secret: str | None
     sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_assertion_file: str | PathLike[str] | None
+    sasl_oauthbearer_jwt_retriever_class: Literal[
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever",
+    ]
     https_ca_location: str | PathLike[str] | None
     https_ca_pem: str | None
 
@@ -190,6 +196,12 @@ class ReaderKeywords(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_secret: str | None
     sasl_oauthbearer_client_secret: str | None
     sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_assertion_file: str | PathLike[str] | None
+    sasl_oauthbearer_jwt_retriever_class: Literal[
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever",
+    ]
     https_ca_location: str | PathLike[str] | None
     https_ca_pem: str | None
 
@@ -278,6 +290,12 @@ class ConsumerKeywords(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_secret: str | None
     sasl_oauthbearer_client_secret: str | None
     sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_assertion_file: str | PathLike[str] | None
+    sasl_oauthbearer_jwt_retriever_class: Literal[
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever",
+    ]
     https_ca_location: str | PathLike[str] | None
     https_ca_pem: str | None
 
@@ -382,5 +400,11 @@ class AdminKeywords(TypedDict, total=False):
     sasl_oauthbearer_client_credentials_client_secret: str | None
     sasl_oauthbearer_client_secret: str | None
     sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_assertion_file: str | PathLike[str] | None
+    sasl_oauthbearer_jwt_retriever_class: Literal[
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.ClientCredentialsJwtRetriever",
+        "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever",
+    ]
     https_ca_location: str | PathLike[str] | None
     https_ca_pem: str | None

@@ -109,7 +109,6 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
         _OAUTH,
         (
             *("30", "100", "10000", "3600000", "scope", "sub", "false"),
-            "org.apache.kafka.common.security.oauthbearer.defaultjwtretriever",
             "org.apache.kafka.common.security.oauthbearer.defaultjwtvalidator",
         ),
     ),

@@ -45,7 +45,11 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", MSK_IAM
 _OIDC_URL = "sasl_oauthbearer_token_endpoint_url"
 _OIDC_CLIENT_ID = "sasl_oauthbearer_client_credentials_client_id"
 _OIDC_CLIENT_SECRET = "sasl_oauthbearer_client_credentials_client_secret"  # noqa: S105 - a name
-_FOR_OIDC = ("https_ca_location", "https_ca_pem")
+_OIDC_ASSERTION = "sasl_oauthbearer_assertion_file"
+_FOR_OIDC = ("https_ca_location", "https_ca_pem", _OIDC_ASSERTION)
+
+_RETRIEVER = "org.apache.kafka.common.security.oauthbearer.{}JwtRetriever"
+_JWT_BEARER = _RETRIEVER.format("JwtBearer")
 
 
 class SecurityOptions(Options):
@@ -158,6 +162,17 @@ class SecurityOptions(Options):
     """The client's secret at the identity provider."""
     sasl_oauthbearer_scope: str | None = _LOGIN.option(None, optional(TEXT))
     """The scope to request, if the identity provider requires one."""
+    sasl_oauthbearer_assertion_file: Path | None = _LOGIN.option(None, optional(PATH))
+    """A file with a signed JWT that proves this client to the identity provider in place of its
+    secret (KIP-1258), such as the token of a Kubernetes service account. The client reads it for
+    each request; whatever wrote it keeps it fresh. A client id is not needed."""
+    sasl_oauthbearer_jwt_retriever_class: str = _LOGIN.option(
+        _RETRIEVER.format("Default"),
+        one_of(_RETRIEVER.format("Default"), _RETRIEVER.format("ClientCredentials"), _JWT_BEARER),
+    )
+    """How tokens are requested, by the names of Java's classes: JwtBearerJwtRetriever sends the JWT
+    in sasl_oauthbearer_assertion_file as the grant (KIP-1139), the others send client
+    credentials."""
     https_ca_location: Path | None = _LOGIN.option(None, optional(PATH))
     """A PEM file with the trusted certificates for the identity provider. Without it the client
     uses the operating system's certificates. ssl_truststore_location is for brokers only, as in
@@ -169,6 +184,10 @@ class SecurityOptions(Options):
     @property
     def uses_tls(self) -> bool:
         return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_jwt_bearer(self) -> bool:
+        return self.sasl_oauthbearer_jwt_retriever_class == _JWT_BEARER
 
     @property
     def uses_sasl(self) -> bool:
@@ -319,7 +338,10 @@ def _settle_oauth(values: dict[str, Any]) -> None:
                 "sasl_mechanism=OAUTHBEARER needs sasl_oauth_token_provider, or "
                 "sasl_oauthbearer_token_endpoint_url with a client id and secret"
             )
-        _need(values, "OIDC", _OIDC_CLIENT_ID, _OIDC_CLIENT_SECRET)
+        if values["sasl_oauthbearer_jwt_retriever_class"] == _JWT_BEARER:
+            _need(values, "JwtBearerJwtRetriever", _OIDC_ASSERTION)
+        if values[_OIDC_ASSERTION] is None:
+            _need(values, "OIDC", _OIDC_CLIENT_ID, _OIDC_CLIENT_SECRET)
         url = values["sasl_oauthbearer_token_endpoint_url"]
         if not url.lower().startswith(("https://", "http://")):
             raise ConfigError(

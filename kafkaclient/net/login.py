@@ -210,9 +210,11 @@ class Login:
             if provider is None:
                 provider = ClientCredentials(
                     options.sasl_oauthbearer_token_endpoint_url or "",
-                    options.sasl_oauthbearer_client_credentials_client_id or "",
-                    options.sasl_oauthbearer_client_credentials_client_secret or "",
+                    options.sasl_oauthbearer_client_credentials_client_id,
+                    options.sasl_oauthbearer_client_credentials_client_secret,
                     options.sasl_oauthbearer_scope,
+                    assertion_file=options.sasl_oauthbearer_assertion_file,
+                    jwt_bearer=options.uses_jwt_bearer,
                     context=https_context(options),
                     wall_clock=wall_clock,
                 )

@@ -25,6 +25,7 @@ from kafkaclient.net.off_loop import OffLoop
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
 
 
 _USED_SHARE = 0.8
@@ -215,6 +216,8 @@ def _path(provider: object) -> str:
     return f"{named.__module__}:{named.__qualname__}"
 
 
+_JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _TIMEOUT_S = 10.0
 _LONGEST = 1 << 20
 _QUOTED = 300
@@ -223,7 +226,9 @@ _QUOTED = 300
 class ClientCredentials:
     """A :class:`~kafkaclient.net.tokens.TokenProvider`.
 
-    It sends one request every few minutes, with the standard library's HTTP client in a thread.
+    It sends one request every few minutes, with the standard library's HTTP client in a thread. A
+    client without a secret is proven by the JWT in ``assertion_file``, which is read for each
+    request (KIP-1258); with ``jwt_bearer`` that JWT is the grant itself (KIP-1139, RFC 7523).
     ``context`` verifies the identity provider's certificate; None means the operating system's
     truststore. ``timeout_s`` limits each network operation.
     """
@@ -231,28 +236,34 @@ class ClientCredentials:
     def __init__(
         self,
         url: str,
-        client_id: str,
-        client_secret: str,
+        client_id: str | None = None,
+        client_secret: str | None = None,
         scope: str | None = None,
         *,
+        assertion_file: Path | None = None,
+        jwt_bearer: bool = False,
         context: ssl.SSLContext | None = None,
         wall_clock: Callable[[], float] = time.time,
         timeout_s: float = _TIMEOUT_S,
     ) -> None:
-        form = {"grant_type": "client_credentials"}
+        self._url = url
+        self._form = {"grant_type": _JWT_BEARER if jwt_bearer else "client_credentials"}
+        self._headers = {
+            "Accept": "application/json",
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
         if scope:
-            form["scope"] = scope
-        # As in Java's HttpJwtRetriever: Basic, without URL encoding of id and secret.
-        login = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
-        self._request = urllib.request.Request(  # noqa: S310 - the config accepts http(s) only
-            url,
-            data=urllib.parse.urlencode(form).encode(),
-            headers={
-                "Accept": "application/json",
-                "Authorization": f"Basic {login}",
-                "Content-Type": "application/x-www-form-urlencoded",
-            },
-        )
+            self._form["scope"] = scope
+        if assertion_file is None:
+            # As in Java's HttpJwtRetriever: Basic, without URL encoding of id and secret.
+            login = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {login}"
+        elif not jwt_bearer:
+            self._form["client_assertion_type"] = _CLIENT_ASSERTION
+            if client_id:
+                self._form["client_id"] = client_id
+        self._assertion_file = assertion_file
+        self._assertion = "assertion" if jwt_bearer else "client_assertion"
         self.where: str = _without_secrets(url)
         """The address, without a query and without a password."""
         self._context = context
@@ -279,9 +290,20 @@ class ClientCredentials:
 
     def _post(self) -> Mapping[str, Any]:
         handlers = [_NoRedirect(), urllib.request.HTTPSHandler(context=self._context)]
+        form = dict(self._form)
+        if self._assertion_file is not None:
+            try:
+                form[self._assertion] = self._assertion_file.read_text("ascii").strip()
+            except (OSError, UnicodeError) as error:
+                text = f"no token: the assertion in {self._assertion_file} cannot be read: {error}"
+                raise AuthenticationError(text) from None
+        data = urllib.parse.urlencode(form).encode()
+        request = urllib.request.Request(  # noqa: S310 - the config accepts http(s) only
+            self._url, data=data, headers=self._headers
+        )
         try:
             opener = urllib.request.build_opener(*handlers)
-            with opener.open(self._request, timeout=self._timeout_s) as response:
+            with opener.open(request, timeout=self._timeout_s) as response:
                 body = response.read(_LONGEST)
         except urllib.error.HTTPError as error:
             with error:

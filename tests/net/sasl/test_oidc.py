@@ -104,6 +104,57 @@ async def test_a_token_may_have_no_end(issuer: Issuer) -> None:
     assert "scope" not in issuer.asked[0][1]
 
 
+@pytest.mark.parametrize("retriever", ["Default", "ClientCredentials", "JwtBearer"])
+async def test_an_assertion_in_place_of_a_secret(
+    issuer: Issuer, tmp_path: Path, retriever: str
+) -> None:
+    """As Java's ClientAssertionRequestFormatter and JwtBearerRequestFormatter send it."""
+    file = tmp_path / "jwt"
+    config = ProducerConfig.build(
+        "b:9092",
+        {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauthbearer_token_endpoint_url": f"http://127.0.0.1:{issuer.port}/token",
+            "sasl_oauthbearer_client_credentials_client_id": "client-id",
+            "sasl_oauthbearer_assertion_file": file,
+            "sasl_oauthbearer_jwt_retriever_class": (
+                f"org.apache.kafka.common.security.oauthbearer.{retriever}JwtRetriever"
+            ),
+        },
+    )
+    with pytest.raises(AuthenticationError, match=r"no token: the assertion in .*jwt cannot be"):
+        await Login(config).token()
+    for jwt in ("a.b.c", "d.e.f"):  # another program keeps it fresh
+        file.write_text(f"{jwt}\n")
+        assert (await Login(config).token()).value == "abc.def"
+        headers, form = issuer.asked[-1]
+        assert "Authorization" not in headers
+        if retriever == "JwtBearer":
+            grant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+            assert form == {"grant_type": [grant], "assertion": [jwt]}
+        else:
+            assert form == {
+                "grant_type": ["client_credentials"],
+                "client_assertion_type": ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"],
+                "client_assertion": [jwt],
+                "client_id": ["client-id"],
+            }
+
+
+def test_the_jwt_bearer_grant_needs_an_assertion() -> None:
+    options = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://login.example.org/token",
+        "sasl.oauthbearer.jwt.retriever.class": (
+            "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever"
+        ),
+    }
+    with pytest.raises(ConfigError, match="needs sasl_oauthbearer_assertion_file"):
+        ProducerConfig.build("b:9092", options)
+
+
 @pytest.mark.parametrize(
     ("status", "kind"),
     [

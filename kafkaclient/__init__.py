@@ -10,6 +10,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # typing takes longer to import than all the rest
 if TYPE_CHECKING:
+    from kafkaclient.cluster.health import Health
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
     from kafkaclient.consumer.consumer import Consumer
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.serializers import SerializationContext, Serializer
     from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
-    from kafkaclient.producer.observability.health import Health
     from kafkaclient.producer.observability.reports import UnseenFailure
     from kafkaclient.producer.partitioning.partitioners import (
         BrokerLoad,
@@ -101,6 +101,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "cluster.health": ("Health",),
     "cluster.view": ("ClusterView",),
     "config": ("ProducerConfig",),
     "consumer.consumer": ("Consumer",),
@@ -115,7 +116,6 @@ _HOMES = {
     "producer.batches.serializers": ("SerializationContext", "Serializer"),
     "producer.bulk.batch_builder": ("RecordBatchBuilder",),
     "producer.bulk.bulk_delivery": ("BulkDelivery",),
-    "producer.observability.health": ("Health",),
     "producer.observability.reports": ("UnseenFailure",),
     "producer.partitioning.partitioners": (
         "BrokerLoad",

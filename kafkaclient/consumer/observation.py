@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal
 
+from kafkaclient.cluster.health import Health
 from kafkaclient.errors import ConsumerStateError
-from kafkaclient.producer.observability.health import Health
 from kafkaclient.topic_names import several
 from kafkaclient.types import OffsetAndTimestamp, TopicPartition
 

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.cluster.health import Health, check_brokers
 from kafkaclient.cluster.waits import LOGGED_AFTER_S
 from kafkaclient.consumer.commits import Commits
 from kafkaclient.consumer.deserializers import Deserializing
@@ -19,7 +20,6 @@ from kafkaclient.errors import ConsumerStateError, safe_repr
 from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.group.connection import GroupConnection, GroupOffsets
 from kafkaclient.metrics.consumer import ConsumerMetrics
-from kafkaclient.producer.observability.health import Health, check_brokers
 from kafkaclient.reader.cluster import ReaderCluster
 from kafkaclient.reader.reading import Reading
 from kafkaclient.time_limit import cancel_and_wait

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaclient.cluster.health import Health, check_brokers
 from kafkaclient.producer.base import ProducerBase
-from kafkaclient.producer.observability.health import Health, check_brokers
 from kafkaclient.producer.settings import ProducerState
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from kafkaclient.cluster.health import Health
 from kafkaclient.errors import KafkaError, KafkaTimeoutError, ProducerStateError
-from kafkaclient.producer.observability.health import Health
 from kafkaclient.sync.futures import NOT_RESPONDING, check_may_wait, within
 from kafkaclient.time_limit import monotonic
 

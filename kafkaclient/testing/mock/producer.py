@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast, get_args
 
+from kafkaclient.cluster.health import Health
 from kafkaclient.cluster.view import PartitionView
 from kafkaclient.errors import FlushTimeoutError, ProducerStateError
 from kafkaclient.metrics.snapshot import MetricsSnapshot
 from kafkaclient.producer.batches.record import PendingRecord, RawRecord, serialized_record
-from kafkaclient.producer.observability.health import Health
 from kafkaclient.producer.partitioning.partitioners import LoadSnapshot
 from kafkaclient.producer.producer import Producer
 from kafkaclient.producer.settings import ProducerState

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from kafkaclient.cluster.health import check_brokers
 from kafkaclient.cluster.view import Broker, ClusterView, PartitionView, TopicView
 from kafkaclient.cluster.waits import Waits
 from kafkaclient.errors import (
@@ -16,7 +17,6 @@ from kafkaclient.errors import (
     MetadataTimeoutError,
     ProducerStateError,
 )
-from kafkaclient.producer.observability.health import check_brokers
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from kafkaclient import __version__
 
+_RECORDS = "Records"
 _ADMINISTER = "Administer a cluster"
 _MEASURE = "Measure and watch"
 _LOCAL = "Run brokers on this machine"
@@ -20,6 +21,8 @@ _CONNECT = "Connect"
 # By name: the module, which has a group in ``app`` or else one command in a function of the
 # module's name; the panel of the help.
 _COMMANDS = {
+    "produce": ("produce", _RECORDS),
+    "consume": ("consume", _RECORDS),
     "topics": ("topics", _ADMINISTER),
     "configs": ("configs", _ADMINISTER),
     "limits": ("limits", _ADMINISTER),

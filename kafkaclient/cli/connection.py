@@ -7,6 +7,7 @@ import inspect
 import logging
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
@@ -24,7 +25,7 @@ from kafkaclient.cli.profile_file import (
     read_properties,
 )
 from kafkaclient.config.reader import AdminConfig
-from kafkaclient.errors import BootstrapError, BrokerConnectionError, ConfigError
+from kafkaclient.errors import BootstrapError, BrokerConnectionError, ConfigError, UnknownTopicError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -76,6 +77,15 @@ Timeout = Annotated[
         min=0.1,
         help="Seconds to wait for the cluster: to connect, and for each request with its retries. "
         "[default: 10 and 60]",
+        rich_help_panel=_CONNECTION,
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-X",
+        metavar="NAME=VALUE",
+        help="An option of the client; may be repeated.",
         rich_help_panel=_CONNECTION,
     ),
 ]
@@ -136,6 +146,8 @@ class ConnectionOptions:
     timeout: float | None = None
     from_environment: frozenset[str] = frozenset()
     """Which of ``bootstrap`` and ``profile`` are from environment variables."""
+    words: tuple[str, ...] = ()
+    """``NAME=VALUE`` of ``-X``."""
 
     def options(
         self, client_id: str, words: Iterable[str] | None = None
@@ -143,8 +155,8 @@ class ConnectionOptions:
         """A client's options, and the time limit in seconds if one is given.
 
         What is given on the command line overrides the environment. ``--bootstrap-server``
-        overrides ``words`` (``--command-property``), they override ``--command-config``, and the
-        file overrides the profile. Raises ConfigError if none of them names the brokers.
+        overrides ``-X`` and ``words`` (``--command-property``), they override ``--command-config``,
+        and the file overrides the profile. Raises ConfigError if none of them names the brokers.
         """
         file = {} if self.command_config is None else read_properties(self.command_config)
         named = {} if self.bootstrap is None else {BOOTSTRAP: self.bootstrap}
@@ -159,7 +171,8 @@ class ConnectionOptions:
         last = {} if "bootstrap" in self.from_environment else named
         first = [profile, named] if "profile" in self.from_environment else [named, profile]
         config = {"client.id": client_id}
-        for layer in (*first, file, pairs(words, "--command-property"), last):
+        named_ones = pairs(words, "--command-property") | pairs(self.words, "-X")
+        for layer in (*first, file, named_ones, last):
             config |= layer
         if BOOTSTRAP not in config:
             raise ConfigError(
@@ -187,13 +200,16 @@ def with_connection(command: Callable[..., None]) -> Callable[..., None]:
         command_config: CommandConfig = None,
         profile: Profile = None,
         timeout: Timeout = None,
+        x: Options = None,
         **own: Any,
     ) -> None:
         sources = {name: ctx.get_parameter_source(name) for name in ("bootstrap", "profile")}
         variables = (
             name for name, source in sources.items() if source and source.name == "ENVIRONMENT"
         )
-        given = ConnectionOptions(bootstrap, command_config, profile, timeout, frozenset(variables))
+        given = ConnectionOptions(
+            bootstrap, command_config, profile, timeout, frozenset(variables), tuple(x or ())
+        )
         command(given, **own)
 
     context, *added, _own = inspect.signature(run, eval_str=True).parameters.values()
@@ -225,12 +241,31 @@ async def started(
 
 
 async def check_reachable(options: Mapping[str, str], timeout_s: float | None) -> None:
-    """Raise if no client can connect with these options. Options that only the clients of other
-    libraries have are left out."""
-    known = {spelling for option in AdminConfig.OPTIONS.values() for spelling in option.spellings}
-    own = {name: value for name, value in options.items() if name in known}
-    async with started(own, timeout_s):
+    """Raise if no client can connect with these options. Options that only other clients have are
+    left out."""
+    async with started(_of_admin(options), timeout_s):
         pass
+
+
+async def missing_topics(
+    options: Mapping[str, str], timeout_s: float | None, topics: Iterable[str]
+) -> dict[str, str | None]:
+    """As :func:`check_reachable`. Those of the topics that do not exist, each with the name that
+    is most like it, if there is one."""
+    missing: dict[str, str | None] = {}
+    async with started(_of_admin(options), timeout_s) as admin:
+        for topic in topics:
+            try:
+                await admin.describe_topic(topic)
+            except UnknownTopicError:
+                names = await admin.list_topics(internal=False)
+                missing[topic] = next(iter(get_close_matches(topic, names, 1)), None)
+    return missing
+
+
+def _of_admin(options: Mapping[str, str]) -> dict[str, str]:
+    known = {spelling for option in AdminConfig.OPTIONS.values() for spelling in option.spellings}
+    return {name: value for name, value in options.items() if name in known}
 
 
 async def _start(admin: Admin, servers: str, timeout_s: float | None) -> None:

@@ -67,6 +67,11 @@ def joined(values: Iterable[object]) -> str:
     return ",".join(map(str, values))
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 record``, ``2,000 records``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def print_table(
     columns: Iterable[str],
     rows: Iterable[Iterable[object]],

@@ -179,7 +179,7 @@ def _report(
 ) -> Any:
     if not folders:
         raise ConfigError("give folders with telemetry, or --follow TOPIC")
-    given = {name for name, value in asdict(connection).items() if value is not None}
+    given = {name for name, value in asdict(connection).items() if value}
     if given - connection.from_environment - {"from_environment"}:
         raise ConfigError(
             "a report of DIR connects to no brokers: give options for the connection to --follow"

@@ -59,6 +59,8 @@ COMMANDS = {
     "throttle clear": (),
     "streams describe": ("app",),
     "streams reset": ("--application-id", "app", "--yes"),
+    "produce": ("t", "x"),
+    "consume": ("t", "-e"),
     "cluster describe": (),
     "perf-test": (*LOAD[1:], "--record-size", "1"),
 }
@@ -128,7 +130,7 @@ def test_every_command_that_connects_is_tested_here() -> None:
 def test_every_command_takes_the_same_options(name: str) -> None:
     options = {word for p in ALL[name].params for word in p.opts}
     assert {"-b", "--bootstrap", "--bootstrap-server"} <= options
-    assert {"--command-config", "--profile", "--timeout", "--json"} <= options
+    assert {"--command-config", "--profile", "--timeout", "--json", "-X"} <= options
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -1,0 +1,307 @@
+"""``kafkaclient consume``: records of topics to a terminal, a pipe or a file."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kafkaclient.broker_errors import ErrorCode, broker_error
+from kafkaclient.cli.connection import (
+    ConnectionOptions,
+    missing_topics,
+    output_file,
+    with_connection,
+)
+from kafkaclient.cli.output import counted, joined, run_command
+from kafkaclient.cli.places import HELP, Place
+from kafkaclient.cli.record_format import (
+    unescaped,
+    written_as,
+    written_as_json,
+    written_as_lines,
+    written_with_keys,
+)
+from kafkaclient.cli.record_output import COLUMNS, output_to
+from kafkaclient.consumer import Consumer
+from kafkaclient.errors import ConfigError
+from kafkaclient.reader import Reader
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaclient.cli.record_format import Printed, Records, Write
+    from kafkaclient.cli.record_output import Output
+
+_POLL_MS = 200.0
+_MOST = 10_000  # records of a poll
+_FILTER = re.compile(r"(key|value|header\.(?P<name>[^=~]+))(?P<how>[=~])(?P<what>.*)", re.DOTALL)
+
+
+@with_connection
+def consume(  # noqa: PLR0913 - the flags of kcat and rpk
+    connection: ConnectionOptions,
+    *,
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.")],
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            "-o",
+            metavar="PLACE",
+            help=f"Where to begin: {HELP}. [default: earliest; with --group what it has committed]",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="PLACE", help="Where to end, likewise. [default: never]"),
+    ] = None,
+    exit_: Annotated[bool, typer.Option("--exit", "-e", help="The same as --until end.")] = False,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", "-c", min=1, help="End after N records.")
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            "-G",
+            help="Be a member of this consumer group, and commit what was printed.",
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--filter",
+            metavar="FIELD=TEXT",
+            help="Only records whose key, value or header.NAME is the text, or with ~ matches the "
+            "regular expression; may be repeated.",
+        ),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="What to print of each record: %t topic, %p partition, %o offset, %T timestamp, "
+            "%k key, %s value, %h headers, %K and %S lengths, %R length of the value in 4 bytes.",
+        ),
+    ] = None,
+    key_delimiter: Annotated[
+        str | None,
+        typer.Option("--key-delimiter", "-K", help="Print the key and this before each value."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", "-J", help="Print a JSON object for each record.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            callback=output_file,
+            metavar="FILE",
+            help="Write to a file; .parquet, .arrow and .csv get columns.",
+        ),
+    ] = None,
+) -> None:
+    """Print the records of topics, those to come as well.
+
+    Exit status 1: it ended early. A line on stderr says how many records were printed.
+
+    Examples:
+
+    - `kafkaclient consume flights -e` prints the values of all records
+    - `kafkaclient consume flights -o -10 -f '%p:%o %k=%s\\n' -e` the last ten of each partition
+    - `kafkaclient consume flights -o 2h --filter key=KLM --json` those of the last two hours, and
+      what comes
+    - `kafkaclient consume flights -g night --out flights.parquet -e`
+    """
+
+    async def main() -> None:
+        forms = {"--format": format_, "--key-delimiter": key_delimiter, "--json": as_json or None}
+        given = [flag for flag, value in forms.items() if value is not None]
+        if len(given) > 1:
+            raise ConfigError(f"{' and '.join(given)}: give one of them")
+        if until is not None and exit_:
+            raise ConfigError("--until and --exit: give one of them")
+        columns = out is not None and out.suffix in COLUMNS
+        if columns and given:
+            raise ConfigError(f"{given[0]} has no use for the columns of {out}")
+        wants_headers = "%h" in (format_ or "") or any("header." in each for each in where or ())
+        plan = _Plan(
+            topics=topics,
+            partitions=frozenset(partition or ()),
+            start=None if from_ is None else Place.parse(from_, "--from"),
+            until=_end("end" if exit_ else until),
+            most=count,
+            filters=[_filter(each) for each in where or ()],
+            headers=columns or as_json or wants_headers,
+        )
+        if format_ is not None:
+            form = written_as(format_)
+        elif key_delimiter is not None:
+            form = written_with_keys(unescaped(key_delimiter, "--key-delimiter"))
+        else:
+            form = written_as_json if as_json else written_as_lines
+        await _main(connection, plan, group, out, form)
+
+    run_command(main())
+
+
+def _end(text: str | None) -> Place | None:
+    place = None if text is None else Place.parse(text, "--until")
+    if place is not None and ((place.offset or 0) < 0 or place.word == "earliest"):
+        raise ConfigError(f"--until {text}: give end, an offset or a time")
+    return place
+
+
+def _group_options(plan: _Plan, group: str) -> dict[str, str]:
+    start = plan.start or Place(word="earliest")
+    if start.word is None or (plan.until is not None and plan.until.word is None):
+        raise ConfigError(
+            "with --group, --from is earliest or latest, for partitions of which the group has "
+            "committed nothing, and --until is end; `kafkaclient groups reset-offsets` moves a "
+            "group"
+        )
+    if plan.partitions:
+        raise ConfigError("--partition and --group: the group says who has which partition")
+    return {"group.id": group, "auto.offset.reset": start.word}
+
+
+async def _main(
+    connection: ConnectionOptions, plan: _Plan, group: str | None, out: Path | None, form: Write
+) -> None:
+    member = {} if group is None else _group_options(plan, group)
+    options, timeout_s = connection.options("kafkaclient-consume")
+    for topic, similar in (await missing_topics(options, timeout_s, plan.topics)).items():
+        hint = f"; did you mean {similar}?" if similar else ""
+        raise broker_error(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic}",
+            advice=f"there is no such topic{hint}",
+        )
+    async with output_to(out, form) as output:
+        printer = _Printer(plan, output)
+        try:
+            run = _read if group is None else _consume
+            await run(plan, {**options, **member}, printer)
+        finally:
+            where = "" if out is None else f", in {out}"
+            what = counted(printer.total, "record")
+            typer.echo(f"{what} of {joined(plan.topics)}{where}", err=True)
+
+
+class _Plan(NamedTuple):
+    topics: list[str]
+    partitions: frozenset[int]
+    start: Place | None
+    until: Place | None
+    most: int | None
+    filters: list[Callable[[Printed], bool]]
+    headers: bool
+
+
+class _Printer:
+    """Counts what is printed, and knows when it is enough."""
+
+    def __init__(self, plan: _Plan, output: Output) -> None:
+        self._plan = plan
+        self._output = output
+        self.total = 0
+
+    @property
+    def left(self) -> int | None:
+        return None if self._plan.most is None else self._plan.most - self.total
+
+    @property
+    def is_enough(self) -> bool:
+        return self.left == 0
+
+    async def write(self, records: Records) -> None:
+        for matches in self._plan.filters:
+            records = [record for record in records if matches(record)]
+        if self.left is not None and len(records) > self.left:
+            records = list(islice(records, self.left))
+        if records:
+            await self._output.write(records)
+            self.total += len(records)
+
+
+async def _read(plan: _Plan, options: Mapping[str, str], printer: _Printer) -> None:
+    """Without a group."""
+    async with Reader(options) as reader:
+        wanted = [each for topic in plan.topics for each in await reader.partitions(topic)]
+        if plan.partitions:
+            given = plan.partitions
+            wanted = [TopicPartition(topic, number) for topic in plan.topics for number in given]
+        first = await reader.offsets(wanted, "earliest")
+        end = await reader.offsets(wanted, "latest")
+        start = await (plan.start or Place(word="earliest")).of(reader.offsets, first, end)
+        stop = {} if plan.until is None else await plan.until.of(reader.offsets, first, end)
+        ranges: dict[tuple[str, int], tuple[int, int | None]] = {}
+        for each in wanted:
+            last = stop.get(each)
+            if last is None or start[each] < last:
+                ranges[each] = (start[each], last)
+        async for batch in reader.read(ranges, headers=plan.headers):
+            await printer.write(batch)
+            if printer.is_enough:
+                break
+
+
+async def _consume(plan: _Plan, options: Mapping[str, str], printer: _Printer) -> None:
+    """As a member of a group. What was printed is committed."""
+    ends: dict[TopicPartition, int | None] = {}
+    async with Consumer(options, topics=plan.topics) as consumer:
+        await consumer.wait_assigned()
+        while not printer.is_enough:
+            if plan.until is not None:
+                new = [each for each in consumer.assignment if each not in ends]
+                ends |= await consumer.offsets(new, "latest") if new else {}
+            # What is polled is committed: not more than is printed.
+            most = _MOST if printer.left is None else min(_MOST, printer.left)
+            found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=most)
+            for records in found.values():
+                await printer.write(records)
+            if plan.until is not None and all(
+                (consumer.position(each) or 0) >= (ends.get(each) or 0)
+                for each in consumer.assignment
+            ):
+                break
+        await consumer.commit()
+
+
+def _filter(text: str) -> Callable[[Printed], bool]:
+    found = _FILTER.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            f"--filter {text!r}: give key=TEXT, value=TEXT or header.NAME=TEXT, or with ~ a "
+            "regular expression"
+        )
+    what = found["what"].encode()
+    if found["how"] == "=":
+        matches: Callable[[bytes], object] = what.__eq__
+    else:
+        try:
+            matches = re.compile(what).search
+        except re.error as error:
+            raise ConfigError(f"--filter {text!r}: {error}") from error
+    if (header := found["name"]) is not None:
+        return lambda record: any(
+            name == header and content is not None and bool(matches(content))
+            for name, content in record.headers
+        )
+    field = found[1]
+
+    def is_match(record: Printed) -> bool:
+        content = getattr(record, field)
+        return content is not None and bool(matches(content))
+
+    return is_match

@@ -1,0 +1,297 @@
+"""``kafkaclient produce``: records from arguments, a pipe or a file to a topic."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from kafkaclient.cli.connection import ConnectionOptions, missing_topics, with_connection
+from kafkaclient.cli.output import FAILED, counted, print_message, run_command
+from kafkaclient.cli.places import Place
+from kafkaclient.cli.record_format import Row, row_of_json, unescaped
+from kafkaclient.cli.record_input import delimited, length_prefixed, read_records
+from kafkaclient.errors import BulkDeliveryError, ConfigError, KafkaError
+from kafkaclient.producer.producer import Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkaclient.cli.record_input import Split
+    from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
+
+_UNDELIVERED = 8  # blocks on their way at most; buffer.memory bounds them, too
+_NO_TOPIC_MS = "10000"  # how long the brokers may take to create a topic
+
+
+@with_connection
+def produce(  # noqa: PLR0913 - the flags of kcat and rpk
+    connection: ConnectionOptions,
+    *,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="VALUE", help="Values. Without: stdin, one a line."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-l", metavar="FILE", help="Read a file, not stdin.")
+    ] = None,
+    delimiter: Annotated[
+        str, typer.Option("--delimiter", "-D", help="What ends a record of the input.")
+    ] = "\\n",
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all records.")] = None,
+    key_delimiter: Annotated[
+        str | None,
+        typer.Option("--key-delimiter", "-K", help="What is between key and value in a line."),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", "-J", help="Lines are JSON objects, as `consume --json` prints them."
+        ),
+    ] = False,
+    length_prefix: Annotated[
+        bool,
+        typer.Option("--length-prefixed", help="Values are behind their length in four bytes."),
+    ] = False,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be repeated."),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="The partition of all records.")
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(help="Of all records: a time (2026-11-28T15:00, @MILLISECONDS), or 2h ago."),
+    ] = None,
+    null: Annotated[
+        bool,
+        typer.Option(
+            "--null", "-Z", help="An empty value is null: on compacted topics it deletes."
+        ),
+    ] = False,
+    compression: Annotated[
+        str | None,
+        typer.Option("--compression", "-z", help="gzip, snappy, lz4 or zstd."),
+    ] = None,
+    acks: Annotated[str | None, "all, 1 or 0. [default: all]"] = None,
+) -> None:
+    """Send records to a topic. A line on stderr says how many were written.
+
+    Exit status 1: records were not written, or the input ended early. What was written before
+    stays.
+
+    Examples:
+
+    - `seq 1 200000 | kafkaclient produce lines`
+    - `kafkaclient produce flights 'on time' -k KLM -H source=test`
+    - `kafkaclient produce flights -k KLM -Z ''` a tombstone
+    - `kafkaclient consume flights -e --json | kafkaclient produce copy --json -b other:9092`
+    """
+
+    async def main() -> None:
+        forms = {
+            "--key-delimiter": key_delimiter,
+            "--json": as_json,
+            "--length-prefixed": length_prefix,
+        }
+        given = [flag for flag, value in forms.items() if value]
+        if len(given) > 1:
+            raise ConfigError(f"{' and '.join(given)}: give one of them")
+        if values and file is not None:
+            raise ConfigError("values and --file: give one of them")
+        ends = unescaped(delimiter, "--delimiter")
+        if not ends or key_delimiter == "":
+            raise ConfigError("a delimiter is empty")
+        shared = _Shared(
+            topic,
+            None if key is None else key.encode(),
+            None if key_delimiter is None else unescaped(key_delimiter, "--key-delimiter"),
+            as_json,
+            tuple(_header(each) for each in header or ()),
+            partition,
+            None if timestamp is None else _time_ms(timestamp),
+            null,
+        )
+        own = {"compression.type": compression, "acks": acks}
+        options, timeout_s = connection.options("kafkaclient-produce")
+        options |= {name: value for name, value in own.items() if value is not None}
+        split = length_prefixed if length_prefix else delimited(ends)
+        await _main(shared, options, timeout_s, values, file, split)
+
+    run_command(main())
+
+
+class _Shared(NamedTuple):
+    """What is the same for all records."""
+
+    topic: str
+    key: bytes | None
+    key_delimiter: bytes | None
+    as_json: bool
+    headers: tuple[tuple[str, bytes], ...]
+    partition: int | None
+    timestamp_ms: int | None
+    null: bool
+
+    def rows(self, records: list[bytes | None], before: int) -> tuple[list[Row], str | None]:
+        """The records with what stands in them, up to the first that cannot be read, and what is
+        wrong with that one. ``before``: how many came earlier."""
+        rows = []
+        for number, record in enumerate(records, before + 1):
+            try:
+                rows.append(self._row(record or b""))
+            except ValueError as error:
+                return rows, f"record {number}: {error}"
+        return rows, None
+
+    def _row(self, record: bytes) -> Row:
+        if self.as_json:
+            return row_of_json(record)
+        delimiter = self.key_delimiter or b""
+        key, found, value = record.partition(delimiter)
+        if not found:
+            raise ValueError(f"no {delimiter.decode(errors='backslashreplace')!r} behind a key")
+        return Row(value, key)
+
+
+async def _main(
+    shared: _Shared,
+    options: dict[str, str],
+    timeout_s: float | None,
+    values: list[str] | None,
+    file: Path | None,
+    split: Split,
+) -> None:
+    for name, similar in (await missing_topics(options, timeout_s, [shared.topic])).items():
+        hint = f" (there is {similar})" if similar else ""
+        print_message("note", f"there is no topic {name}{hint}; the brokers may create it")
+        options.setdefault("max.block.ms", _NO_TOPIC_MS)
+    sender = _Sender(shared)
+    try:
+        async with Producer(options) as producer:
+            if values:
+                await sender.send(producer, [value.encode() for value in values])
+            else:
+                with _opened(file) as descriptor:
+                    async for records in read_records(descriptor, split):
+                        await sender.send(producer, records)
+    finally:
+        sender.say_outcome()
+    if sender.failed:
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _opened(file: Path | None) -> Iterator[int]:
+    if file is not None:
+        with file.open("rb", buffering=0) as stream:
+            yield stream.fileno()
+        return
+    if sys.stdin.isatty():
+        typer.echo("one record a line; Ctrl-D ends", err=True)
+    yield sys.stdin.fileno()
+
+
+class _Sender:
+    """Sends blocks of records, and counts what became of them."""
+
+    def __init__(self, shared: _Shared) -> None:
+        self._shared = shared
+        self._pending: deque[BulkDelivery] = deque()
+        self._read = 0
+        self._written = 0
+        self._error: KafkaError | None = None
+        self.failed = 0
+
+    async def send(self, producer: Producer, records: list[bytes | None]) -> None:
+        """Send all of them. Raises ConfigError for the first that cannot be read, after those
+        before it were handed over, and KafkaError for records that could not be handed over."""
+        shared, wrong, before = self._shared, None, self._read
+        self._read += len(records)
+        if shared.key_delimiter is None and not shared.as_json:
+            keys = None if shared.key is None else [shared.key] * len(records)
+            await self._send(producer, shared.partition, records, keys=keys)
+        else:
+            rows, wrong = shared.rows(records, before)
+            by_partition: dict[int | None, list[Row]] = {}
+            for row in rows:
+                by_partition.setdefault(row.partition, []).append(row)
+            for partition, some in by_partition.items():
+                await self._send(
+                    producer,
+                    shared.partition if partition is None else partition,
+                    [row.value for row in some],
+                    keys=[shared.key if row.key is None else row.key for row in some],
+                    record_headers=[row.headers or None for row in some],
+                    timestamps_ms=[row.timestamp_ms for row in some],
+                )
+        if wrong is not None:
+            raise ConfigError(f"{wrong}. Those before it were sent")
+
+    async def _send(
+        self, producer: Producer, partition: int | None, values: list[Any], **columns: Any
+    ) -> None:
+        shared = self._shared
+        if shared.null:
+            values = [value or None for value in values]
+        while len(self._pending) >= _UNDELIVERED or (self._pending and self._pending[0].done()):
+            with suppress(BulkDeliveryError):
+                await self._pending[0]
+            self._count(self._pending.popleft())
+        if self._error is not None:
+            raise self._error
+        try:
+            delivery = await producer.send_many(
+                shared.topic,
+                values,
+                partition=partition,
+                timestamp_ms=shared.timestamp_ms,
+                headers=shared.headers,
+                **columns,
+            )
+        except KafkaError as error:
+            if (partly := getattr(error, "delivery", None)) is not None:
+                self._pending.append(partly)
+            raise
+        self._pending.append(delivery)
+
+    def _count(self, delivery: BulkDelivery) -> None:
+        error = delivery.exception()
+        if error is None:
+            self._written += delivery.result().records
+        elif isinstance(error, BulkDeliveryError):
+            self._written += error.delivered.records
+            self.failed += error.failed
+            self._error = self._error or error
+
+    def say_outcome(self) -> None:
+        """At the end, when the producer is closed: each record has its outcome."""
+        for delivery in self._pending:
+            if delivery.done():
+                self._count(delivery)
+        if self._read:
+            what = counted(self._written, "record")
+            typer.echo(f"{what} written to {self._shared.topic}", err=True)
+        if self.failed:
+            what = counted(self.failed, "record")
+            print_message("error", f"{what} not written: {self._error}")
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise ConfigError(f"--header takes NAME=VALUE, not {text!r}")
+    return name, value.encode()
+
+
+def _time_ms(text: str) -> int:
+    place = Place.parse(text, "--timestamp")
+    if place.time_ms is None:
+        raise ConfigError(f"--timestamp {text!r}: give a time, such as 2026-11-28T15:00 or 2h")
+    return place.time_ms

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 OPTIONS = {name for each in ProducerConfig.OPTIONS.values() for name in each.spellings}
-OF_A_SHELL = {"curl", "export", "kill", "opentelemetry-instrument", "until"}
+OF_A_SHELL = {"curl", "export", "kill", "opentelemetry-instrument", "printf", "seq", "until", "wc"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 AIOKAFKA_TESTS = {"PRODUCER"}  # in the environment of `make aiokafka-tests`
@@ -89,8 +89,7 @@ def test_python_compiles(block: Block) -> None:
 def test_commands_exist(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = block.commands
     assert commands
-    for command in commands:
-        words = shlex.split(command.line, comments=True)
+    for words in (part for command in commands for part in _piped(command.line)):
         while "=" in words[0]:
             del words[0]
         program = words.pop(0).rpartition("/")[2]
@@ -99,6 +98,14 @@ def test_commands_exist(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
             _check_python(words, {other.title for other in BLOCKS if other.page == block.page})
         elif program not in OF_A_SHELL:
             CHECKS[program](words)
+
+
+def _piped(line: str) -> list[list[str]]:
+    """The words of each command of a pipe."""
+    words = shlex.split(line, comments=True)
+    ends = [place for place, word in enumerate(words) if word == "|"]
+    starts = [0, *(end + 1 for end in ends)]
+    return [words[start:end] for start, end in zip(starts, [*ends, None], strict=True)]
 
 
 def _check_kafkaclient(words: Sequence[str]) -> None:

@@ -24,6 +24,8 @@ from kafkaclient.cli.profile_file import (
     profile_names,
     read_properties,
 )
+from kafkaclient.config.consumer import ConsumerConfig
+from kafkaclient.config.producer import ProducerConfig
 from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import BootstrapError, BrokerConnectionError, ConfigError, UnknownTopicError
 
@@ -264,8 +266,19 @@ async def missing_topics(
 
 
 def _of_admin(options: Mapping[str, str]) -> dict[str, str]:
-    known = {spelling for option in AdminConfig.OPTIONS.values() for spelling in option.spellings}
+    known = _spellings(AdminConfig)
     return {name: value for name, value in options.items() if name in known}
+
+
+def options_of(client: type[Any], options: Mapping[str, str]) -> dict[str, str]:
+    """The options without those that only other clients have: one file serves all of them."""
+    others = _spellings(ProducerConfig) | _spellings(ConsumerConfig)
+    dropped = others - _spellings(client)
+    return {name: value for name, value in options.items() if name not in dropped}
+
+
+def _spellings(client: type[Any]) -> set[str]:
+    return {spelling for option in client.OPTIONS.values() for spelling in option.spellings}
 
 
 async def _start(admin: Admin, servers: str, timeout_s: float | None) -> None:

@@ -13,6 +13,7 @@ from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cli.connection import (
     ConnectionOptions,
     missing_topics,
+    options_of,
     output_file,
     with_connection,
 )
@@ -26,6 +27,8 @@ from kafkaclient.cli.record_format import (
     written_with_keys,
 )
 from kafkaclient.cli.record_output import COLUMNS, output_to
+from kafkaclient.config import ReaderConfig
+from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.consumer import Consumer
 from kafkaclient.errors import ConfigError
 from kafkaclient.reader import Reader
@@ -190,8 +193,10 @@ async def _main(
     async with output_to(out, form) as output:
         printer = _Printer(plan, output)
         try:
-            run = _read if group is None else _consume
-            await run(plan, {**options, **member}, printer)
+            if group is None:
+                await _read(plan, options_of(ReaderConfig, options), printer)
+            else:
+                await _consume(plan, options_of(ConsumerConfig, options) | member, printer)
         finally:
             where = "" if out is None else f", in {out}"
             what = counted(printer.total, "record")

@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from kafkaclient.cli.connection import ConnectionOptions, missing_topics, with_connection
+from kafkaclient.cli.connection import (
+    ConnectionOptions,
+    missing_topics,
+    options_of,
+    with_connection,
+)
 from kafkaclient.cli.output import FAILED, counted, print_message, run_command
 from kafkaclient.cli.places import Place
 from kafkaclient.cli.record_format import Row, row_of_json, unescaped
 from kafkaclient.cli.record_input import delimited, length_prefixed, read_records
+from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import BulkDeliveryError, ConfigError, KafkaError
 from kafkaclient.producer.producer import Producer
 
@@ -121,6 +127,8 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
         own = {"compression.type": compression, "acks": acks}
         options, timeout_s = connection.options("kafkaclient-produce")
         options |= {name: value for name, value in own.items() if value is not None}
+        if options.get("acks", "all") not in {"all", "-1"}:
+            options.setdefault("enable.idempotence", "false")
         split = length_prefixed if length_prefix else delimited(ends)
         await _main(shared, options, timeout_s, values, file, split)
 
@@ -174,7 +182,7 @@ async def _main(
         options.setdefault("max.block.ms", _NO_TOPIC_MS)
     sender = _Sender(shared)
     try:
-        async with Producer(options) as producer:
+        async with Producer(options_of(ProducerConfig, options)) as producer:
             if values:
                 await sender.send(producer, [value.encode() for value in values])
             else:

@@ -1,0 +1,124 @@
+"""``kafkaclient produce`` and ``consume`` in a shell, on real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.code_blocks import runs
+
+BIN = Path(sys.executable).parent
+
+
+async def shell(
+    bootstrap: str, command: str, *, interrupt_after_s: float | None = None
+) -> tuple[int, str, str]:
+    """Exit status, stdout, stderr."""
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-c", f"set -o pipefail; {command}"),
+        env={
+            **os.environ,
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "KAFKACLIENT_BOOTSTRAP": bootstrap,
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        if interrupt_after_s is not None:
+            await asyncio.sleep(interrupt_after_s)
+            os.killpg(process.pid, signal.SIGINT)
+        async with asyncio.timeout(60):
+            out, errors = await process.communicate()
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode is not None
+    return process.returncode, out.decode(), errors.decode()
+
+
+@runs("docs/how-to/produce-consume.md", "console", together=True, name="blocks")
+async def test_the_page(kafka_cluster, topic, create_topic, blocks) -> None:
+    names = {name: f"{topic}-{name}" for name in ("lines", "flights", "copy")}
+    await create_topic(names["lines"], 3)
+    await create_topic(names["flights"], 1)
+    await create_topic(names["copy"], 1)
+
+    def named(text: str) -> str:
+        for name, real in names.items():
+            for before in ("produce ", "consume ", "of ", "to "):
+                text = text.replace(f"{before}{name}", f"{before}{real}")
+        return text
+
+    for block in blocks:
+        for command in block.commands:
+            status, out, errors = await shell(kafka_cluster.bootstrap, named(command.line))
+            assert status == 0, errors
+            shown = named("\n".join(command.output)).splitlines()
+            assert sorted(shown) == sorted([*out.splitlines(), *errors.splitlines()])
+
+
+async def test_what_is_piped_through_is_the_same(kafka_cluster, topic, create_topic) -> None:
+    await create_topic(topic, 3)
+    bootstrap = kafka_cluster.bootstrap
+    program = "import os,sys; sys.stdout.buffer.write(os.urandom(3_000_000))"
+    copied = f"{topic}-copy"
+    await create_topic(copied, 3)
+    status, out, errors = await shell(
+        bootstrap,
+        f"""{sys.executable} -c '{program}' | tee >(sha256sum >&2) |
+        kafkaclient produce {topic} -D '\\x00' -p 1 2>/dev/null &&
+        kafkaclient consume {topic} -e -f '%R%s' |
+        kafkaclient produce {copied} --length-prefixed -p 2 -z zstd &&
+        kafkaclient consume {copied} -e -f '%s\\x00' | head -c 3000000 | sha256sum""",
+    )
+    assert status in {0, 1}, errors  # 1: head has ended before the last zero byte
+    assert out.split()[0] in errors, errors
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("kafkaclient consume TOPIC", "0 records of TOPIC"),
+        ("kafkaclient consume TOPIC -g TOPIC", "0 records of TOPIC"),
+        ("(echo a; sleep 40) | kafkaclient produce TOPIC", "1 record written to TOPIC"),
+    ],
+)
+async def test_ctrl_c_ends_it(kafka_cluster, topic, create_topic, command, told) -> None:
+    await create_topic(topic, 1)
+    line = f"exec {command}" if command.startswith("kafka") else command
+    status, _, errors = await shell(
+        kafka_cluster.bootstrap, line.replace("TOPIC", topic), interrupt_after_s=8
+    )
+    assert status == 130
+    assert told.replace("TOPIC", topic) in errors
+    assert "Traceback" not in errors
+
+
+async def test_a_reader_that_has_ended_ends_it(kafka_cluster, topic, create_topic) -> None:
+    await create_topic(topic, 1)
+    bootstrap = kafka_cluster.bootstrap
+    assert (await shell(bootstrap, f"seq 1 300000 | kafkaclient produce {topic}"))[0] == 0
+    status, out, errors = await shell(bootstrap, f"kafkaclient consume {topic} | head -2")
+    assert (status, out) == (1, "1\n2\n")
+    assert "Traceback" not in errors
+
+
+async def test_what_the_brokers_refuse_is_counted(kafka_cluster, topic, create_topic) -> None:
+    await create_topic(topic, 1, config={"max.message.bytes": "2000"})
+    large = "x" * 5000
+    status, _, errors = await shell(
+        kafka_cluster.bootstrap,
+        f"(echo a; sleep 2; echo {large}) | kafkaclient produce {topic}",
+    )
+    assert status == 1
+    assert f"1 record written to {topic}" in errors
+    assert "error: 1 record not written: " in errors
+    assert "max.message.bytes" in errors

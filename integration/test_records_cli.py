@@ -40,6 +40,7 @@ async def shell(
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
     assert process.returncode is not None
     return process.returncode, out.decode(), errors.decode()
 
@@ -83,6 +84,7 @@ async def test_what_is_piped_through_is_the_same(kafka_cluster, topic, create_to
     assert out.split()[0] in errors, errors
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("command", "told"),
     [

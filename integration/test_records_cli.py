@@ -13,6 +13,7 @@ import pytest
 
 from tests.code_blocks import runs
 
+pytestmark = pytest.mark.timeout(180)
 BIN = Path(sys.executable).parent
 
 

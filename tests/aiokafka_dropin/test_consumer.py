@@ -25,8 +25,10 @@ from kafkaclient.aiokafka import (
     install,
     uninstall,
 )
+from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:
@@ -364,3 +366,21 @@ def test_install_with_the_consumer() -> None:
     finally:
         uninstall()
     assert aiokafka.AIOKafkaConsumer is original
+
+
+async def forever(consumer: AIOKafkaConsumer) -> None:
+    async for _ in consumer:
+        pass
+
+
+@pytest.mark.parametrize("api", [ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_FETCH])
+@virtual_time
+async def test_each_call_raises_what_the_coordinator_refuses(fake: FakeCluster, api: int) -> None:
+    async with started(fake, group_id="g", enable_auto_commit=False) as consumer:
+        fake.control(api, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        consumer.subscribe(["t"])
+        with pytest.raises(theirs.GroupAuthorizationFailedError):
+            await forever(consumer)
+        for _ in range(2):
+            with pytest.raises(theirs.GroupAuthorizationFailedError):
+                await consumer.getone()

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.consumer.group_topics import GroupTopics
 from kafkaclient.consumer.partitions import listed
 from kafkaclient.consumer.subscription import in_listener
 from kafkaclient.errors import BrokerError, KafkaError, UnsupportedVersionError
@@ -18,7 +19,6 @@ from kafkaclient.time_limit import cancel_and_wait, time_limit
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Set
-    from uuid import UUID
 
     from kafkaclient.config.consumer import ConsumerConfig
     from kafkaclient.consumer.commits import Commits
@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     from kafkaclient.group.member import GroupMember
     from kafkaclient.metrics.consumer import ConsumerMetrics
     from kafkaclient.reader.cluster import ReaderCluster
-    from kafkaclient.types import ConsumerGroupMetadata, TopicListing, TopicPartition
+    from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
 
 _LEAVE_TIMEOUT_S = 5.0
 _COMMIT_TIMEOUT_S = 10.0
 _CLOSING_S = 30.0  # the listener may take at most this long when the consumer is closed
-_LOOK_UP_S = 5.0  # heartbeats wait for the names of topics at most this long
 _FIRST_LOOK_S = 1.0  # for topics that do not exist yet; the pause doubles up to metadata.max.age.ms
 # A coordinator's answers if it has no KIP-848, or the group's classic members cannot be taken over.
 _CLASSIC_ONLY = frozenset(
@@ -72,7 +71,9 @@ class Membership:
         self._reports = reports
         self._metrics = metrics
         self.rebalance_began = metrics.rebalance_began
-        self._cluster = cluster
+        self._group_topics = GroupTopics(
+            cluster, connection.group_id, internal=not config.exclude_internal_topics
+        )
         self._connection = connection
         self._gate = gate
         self._partitions = partitions
@@ -173,7 +174,7 @@ class Membership:
     async def _be_classic(self) -> None:
         config = self._config
         protocol = ClassicProtocol(
-            config.partition_assignment_strategy, self._topics, self._counts, self
+            config.partition_assignment_strategy, self._topics, self._group_topics.counts, self
         )
         options = MemberOptions(
             session_timeout_ms=config.session_timeout_ms,
@@ -198,7 +199,7 @@ class Membership:
             self._gate,
             self._clock,
             lambda: (self._topics(), self._subscribed.pattern),
-            self._topic_names,
+            lambda ids: self._group_topics.names(ids, self._subscribed),
             self,
         )
 
@@ -242,6 +243,10 @@ class Membership:
         assert self._subscription is not None
         return self._subscription
 
+    async def _learn_topics(self) -> bool:
+        """Look for the topics of the subscription. Whether other ones match its pattern now."""
+        return await self._group_topics.learn(self._subscribed, match=self._is_classic)
+
     @property
     def _matches(self) -> bool:
         """Whether this client matches the pattern of the subscription."""
@@ -250,51 +255,6 @@ class Membership:
     def _topics(self) -> Collection[str]:
         self._told = self._subscribed
         return self._told.topics
-
-    async def _counts(self, topics: Collection[str]) -> dict[str, int]:
-        found = await self._listed(topics, skip_denied=True)
-        return {name: len(listing.partitions) for name, listing in found.items()}
-
-    async def _topic_names(self, ids: Collection[UUID]) -> Mapping[UUID, str]:
-        view = self._cluster.metadata.view.topics
-        known = {topic.topic_id: name for name, topic in view.items()}
-        if not known.keys() >= set(ids):
-            listed: Mapping[str, TopicListing] = {}
-            with suppress(TimeoutError):
-                async with time_limit(_LOOK_UP_S):
-                    listed = await self._listed(self._subscribed.names)
-            known |= {listing.topic_id: name for name, listing in listed.items()}
-        return {topic_id: known[topic_id] for topic_id in ids if topic_id in known}
-
-    async def _learn_topics(self) -> bool:
-        """Look for the topics of the subscription. Whether other ones match its pattern now."""
-        subscribed, group_id = self._subscribed, self._connection.group_id
-        found = await self._listed(subscribed.names)
-        if missing := (subscribed.names or frozenset()) - found.keys():
-            _log.warning(
-                "group %s subscribes to topics that do not exist: %s. They are consumed once they "
-                "are created",
-                *(group_id, ", ".join(sorted(missing))),
-            )
-        counts = {name: len(listing.partitions) for name, listing in found.items()}
-        return subscribed.learn(counts, match=self._is_classic)
-
-    async def _listed(
-        self, names: Collection[str] | None, *, skip_denied: bool = False
-    ) -> Mapping[str, TopicListing]:
-        """As :meth:`.ReaderCluster.list_topics`, repeated until there is an answer."""
-        while True:
-            try:
-                return await self._cluster.list_topics(
-                    names,
-                    skip_denied=skip_denied,
-                    internal=not self._config.exclude_internal_topics,
-                )
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                group_id = self._connection.group_id
-                _log.warning("group %s: its topics are not known yet: %s", group_id, error)
 
     async def _watch_topics(
         self, member: GroupMember, topics_changed: Callable[[], Awaitable[bool]]

@@ -247,7 +247,7 @@ class MockMembership(Membership):
             if self._told is not self._subscribed:
                 await self._learn_topics()
             topics = self._topics()  # the group knows the subscription now
-            counts = await self._counts(topics) if self.assigns_all else {}
+            counts = await self._group_topics.counts(topics) if self.assigns_all else {}
             everything = {TopicPartition(t, n) for t, count in counts.items() for n in range(count)}
             wanted = frozenset(everything) if self._wanted is None else self._wanted
             self._gate.open_without_member()

@@ -225,13 +225,14 @@ class SubscriptionMixin:
                 self._consumer.assign(self._by_hand)
 
     def unsubscribe(self) -> None:
-        """Give up all topics and partitions. The group is left in the background."""
+        """Give up all topics and partitions. The group is left in the background. After ``stop`` it
+        does nothing: kstreams calls it then."""
         self._topics, self._pattern, self._by_hand = frozenset(), None, None
         self._adapter.listener = None
         if self._follower is not None:
             self._follower.stop()
             self._follower = None
-        if self._is_started:
+        if self._is_started and self._consumer.is_running:
             with Translation():
                 self._consumer.unsubscribe()
 

@@ -368,6 +368,14 @@ def test_install_with_the_consumer() -> None:
     assert aiokafka.AIOKafkaConsumer is original
 
 
+@virtual_time
+async def test_unsubscribe_after_stop_does_nothing(fake: FakeCluster) -> None:
+    async with started(fake, "t", group_id="g") as consumer:
+        pass
+    consumer.unsubscribe()
+    assert consumer.subscription() == frozenset()
+
+
 async def forever(consumer: AIOKafkaConsumer) -> None:
     async for _ in consumer:
         pass

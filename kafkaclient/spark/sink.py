@@ -130,7 +130,7 @@ class TaskWriter:
 
     def _located(self, error: KafkaError, where: str) -> KafkaError:
         located = error.for_one()
-        located.args = (f"{where}: {error}. {self.written}",)
+        located.args = (f"{where}: {str(error).rstrip('.')}. {self.written}",)
         return located
 
     async def finish(self) -> WriterCommitMessage:

@@ -97,6 +97,25 @@ async def test_the_first_bad_row_of_several_topics(fake, topics, row, said) -> N
     assert 1 + topics[:row].count(topics[0]) <= sent < 1 + len(topics), "all but the bad topic's"
 
 
+@pytest.mark.parametrize(
+    ("given", "limit"),
+    [
+        ({}, "max.request.size=1048576"),
+        ({"max_request_size": 2**22, "buffer_memory": 2**20}, "buffer.memory=1048576"),
+        ({"max_request_size": 2**22}, "the topic's max.message.bytes"),
+    ],
+)
+async def test_a_row_that_is_too_large_says_for_what(fake, given, limit: str) -> None:
+    async def write() -> None:
+        async with sink(fake, WriteColumns.check(VALUES, "t"), **given) as task:
+            await task.take(pa.record_batch({"value": ["x" * 2**21]}))
+            await task.finish()
+
+    with pytest.raises(KafkaError, match=limit) as refused:
+        await write()
+    assert ".." not in str(refused.value)
+
+
 async def test_a_record_that_brokers_reject_fails_the_task(fake) -> None:
     """The task must not succeed with a record that is not in the log."""
     for number in range(3):

@@ -76,7 +76,9 @@ async def throttled(cluster: Any, _node: int) -> AsyncIterator[None]:
     entity = ("--entity-type", "clients", "--entity-name", CLIENT)
     address = ("--bootstrap-server", cluster.bootstrap, "--alter")
     tool = "org.apache.kafka.tools.ConfigCommand"
-    await cluster.run_tool(tool, *address, *entity, "--add-config", f"producer_byte_rate={QUOTA}")
+    quota = f"producer_byte_rate={QUOTA}"
+    set_up = await cluster.run_tool(tool, *address, *entity, "--add-config", quota)
+    assert set_up.returncode == 0, set_up.stderr
     yield
     await cluster.run_tool(tool, *address, *entity, "--delete-config", "producer_byte_rate")
 

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import aiokafka
 import pytest
-from faststream.kafka import KafkaBroker, KafkaMessage
+from faststream import AckPolicy
+from faststream.kafka import KafkaBroker, KafkaMessage, TopicPartition
 from opentelemetry.instrumentation.aiokafka import AIOKafkaInstrumentor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, format_span_id, format_trace_id
 
-from kafkaclient.aiokafka import AIOKafkaProducer, install, uninstall
+from kafkaclient import Consumer
+from kafkaclient.aiokafka import AIOKafkaConsumer, AIOKafkaProducer, install, uninstall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +41,15 @@ WITHIN_S = 30.0
 @pytest.fixture
 def installed() -> Iterator[None]:
     install()
+    try:
+        yield
+    finally:
+        uninstall()
+
+
+@pytest.fixture
+def installed_consumer() -> Iterator[None]:
+    install(consumer=True)
     try:
         yield
     finally:
@@ -97,6 +108,64 @@ async def test_faststream_publishes_and_subscribes(
     last = {r.partition for r in records if r.value in (b'{"n":5}', b'{"n":6}')}
     assert len(records) == 6
     assert len(last) == 1
+
+
+async def test_faststream_subscribes_with_the_drop_in(
+    installed_consumer, kafka_cluster, topic, create_topic
+):
+    """Commits after each message, a message that fails and comes again, batches, partitions by
+    hand, and a rebalance between two subscribers of one group."""
+    await create_topic(topic, 2)
+    await create_topic(f"{topic}-many", 1)
+    broker = KafkaBroker(kafka_cluster.bootstrap.split(","))
+    acked, by_hand = Received(), Received()
+    many: list[int] = []
+    failures = [2]
+    group = {"group_id": topic, "auto_offset_reset": "earliest"}
+
+    @broker.subscriber(topic, **group, ack_policy=AckPolicy.NACK_ON_ERROR)
+    async def handle(body: int, message: KafkaMessage) -> None:
+        acked.take(body, message)
+        if body in failures:
+            failures.remove(body)
+            raise ValueError("again")
+
+    @broker.subscriber(f"{topic}-many", batch=True, max_records=5, auto_offset_reset="earliest")
+    async def handle_many(bodies: list[int]) -> None:
+        many.extend(bodies)
+
+    @broker.subscriber(partitions=[TopicPartition(topic, 1)], auto_offset_reset="earliest")
+    async def handle_one_partition(body: int, message: KafkaMessage) -> None:
+        by_hand.take(body, message)
+
+    async with broker:
+        await broker.start()
+        assert {type(each.consumer) for each in broker.subscribers} == {AIOKafkaConsumer}
+        for number in range(4):
+            await broker.publish(number, topic, partition=number % 2)
+        await broker.publish_batch(*range(7), topic=f"{topic}-many")
+        assert sorted(await acked.wait(5)) == [0, 1, 2, 2, 3]
+        assert await by_hand.wait(2) == [1, 3]
+        async with asyncio.timeout(WITHIN_S):
+            while len(many) < 7:
+                await asyncio.sleep(0.05)
+        other = KafkaBroker(kafka_cluster.bootstrap.split(","))
+
+        @other.subscriber(topic, **group, ack_policy=AckPolicy.ACK)
+        async def handle_as_well(body: int, message: KafkaMessage) -> None:
+            acked.take(body, message)
+
+        async with other:
+            await other.start()
+            for number in range(4, 8):
+                await broker.publish(number, topic, partition=number % 2)
+            bodies = await acked.wait(9)
+            async with asyncio.timeout(WITHIN_S):
+                while set(bodies) != {*range(8)}:  # a message may come twice in a rebalance
+                    bodies = await acked.wait(len(bodies) + 1)
+    assert many == [*range(7)]
+    async with Consumer(kafka_cluster.bootstrap, group_id=topic) as consumer:
+        assert {*(await consumer.committed([(topic, 0), (topic, 1)])).values()} == {4}
 
 
 async def test_faststream_replies(installed, kafka_cluster, topic, create_topic):

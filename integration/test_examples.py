@@ -161,7 +161,10 @@ async def test_the_web_service_delivers_what_it_accepted(kafka_cluster, topic, w
         _, errors = await finished(process)
     assert process.returncode in (0, -signal.SIGTERM), errors  # uvicorn ends by the signal itself
     assert "ERROR" not in errors
-    assert errors.count("Application shutdown complete") == workers
+    ended = errors.count("Application shutdown complete")
+    if workers > 1:  # one may be ready, and the other have hardly begun
+        assert ended == errors.count("Application startup complete")
+    assert 1 <= ended <= workers
     for kind, accepted in visitors.accepted.items():
         result = await read_back(kafka_cluster.bootstrap, prefix + kind, accepted)
         assert (result.lost, result.duplicated) == (0, 0), result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.code_blocks import runs
+from tests.code_blocks import replace_all, runs
 
 pytestmark = pytest.mark.timeout(180)
 BIN = Path(sys.executable).parent
@@ -65,6 +66,26 @@ async def test_the_page(kafka_cluster, topic, create_topic, blocks) -> None:
             assert status == 0, errors
             shown = named("\n".join(command.output)).splitlines()
             assert sorted(shown) == sorted([*out.splitlines(), *errors.splitlines()])
+
+
+@runs("docs/how-to/groups.md", "console", together=True, name="blocks")
+async def test_the_page_about_groups(kafka_cluster, topic, create_topic, blocks) -> None:
+    await create_topic(topic, 1)
+    names = {"billing": f"{topic}-g", "orders": topic}
+    for line in (f"kafkaclient produce {topic} a b c d e", f"consume {topic} -g {topic}-g -n 2"):
+        command = line if line.startswith("kafka") else f"kafkaclient {line}"
+        assert (await shell(kafka_cluster.bootstrap, command))[0] == 0
+    for block in blocks:
+        for command in block.commands:
+            line = replace_all(command.line, names)
+            status, out, errors = await shell(kafka_cluster.bootstrap, f"COLUMNS=200 {line}")
+            assert status == 0, errors
+            shown = replace_all("\n".join(command.output), names)
+            assert words(out + errors) == words(shown)
+
+
+def words(text: str) -> list[str]:
+    return re.sub("[━┏┓┡┩┳╇┴┬└┘─│┃]+", " ", text).split()
 
 
 async def test_what_is_piped_through_is_the_same(kafka_cluster, topic, create_topic) -> None:

@@ -21,7 +21,12 @@ from kafkaclient.errors import (
 from kafkaclient.topic_names import several
 from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.groups import ConsumerGroupDescribeCall, DescribeGroupsCall, OffsetCommitCall
-from kafkaclient.wire.membership import DeleteGroupsCall, ListGroupsCall, RemoveMembersCall
+from kafkaclient.wire.membership import (
+    DeleteGroupsCall,
+    ListGroupsCall,
+    OffsetDeleteCall,
+    RemoveMembersCall,
+)
 from kafkaclient.wire.producer_ids import InitProducerIdCall
 from kafkaclient.wire.transactions import (
     CoordinatorKind,
@@ -157,6 +162,28 @@ class GroupAdmin(Runnable):
         async with self._operation("deleting groups", timeout_s) as running:
             results = await asyncio.gather(*(delete(running.session, name) for name in names))
             return dict(zip(names, results, strict=True))
+
+    async def delete_offsets(
+        self,
+        group: str,
+        partitions: Iterable[TopicPartition],
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Delete committed offsets of a group (KIP-496). Raises AuthorizationError, or the
+        coordinator's BrokerError: GROUP_SUBSCRIBED_TO_TOPIC if the group consumes such a topic.
+        Such an error names the partitions; the offsets of the others are deleted."""
+        what = "deleting the offsets of"
+        call = OffsetDeleteCall(group, several(partitions, "partitions"))
+        async with self._operation(f"{what} group {group!r}", timeout_s) as running:
+
+            async def attempt() -> None:
+                found = await _request_coordinator(running.session, group, call, "Delete")
+                _check(found.group_error_code, group, what, operation="Delete")
+                _check_partitions(found.codes, found.error_code, group, what, "Delete")
+
+            if call.partitions:
+                await running.session.until_answered(attempt)
 
     async def remove_members(
         self,

@@ -25,6 +25,7 @@ _COMMANDS = {
     "consume": ("consume", _RECORDS),
     "topics": ("topics", _ADMINISTER),
     "configs": ("configs", _ADMINISTER),
+    "groups": ("groups", _ADMINISTER),
     "limits": ("limits", _ADMINISTER),
     "reassign": ("reassign", _ADMINISTER),
     "throttle": ("throttle", _ADMINISTER),

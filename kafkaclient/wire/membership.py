@@ -15,19 +15,20 @@ from kafkaclient.wire.api import (
     NO_TAGS,
     ApiKey,
     Call,
+    by_topic,
     compact_count,
     compact_string,
     framed,
     malformed,
     request,
 )
-from kafkaclient.wire.codec import CodecCall
+from kafkaclient.wire.codec import CodecCall, partitions_in
 from kafkaclient.wire.reader import FieldReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkaclient.types import Buffer, ConsumerGroupMetadata
+    from kafkaclient.types import Buffer, ConsumerGroupMetadata, TopicPartition
     from kafkaclient.wire.groups import DescribedMember
 
 
@@ -310,6 +311,19 @@ class GroupCodes(NamedTuple):
         return next((code for code in self.codes.values() if code), 0)
 
 
+class OffsetCodes(NamedTuple):
+    """An error code for each partition of the request, and the group's; 0 means no error."""
+
+    codes: Mapping[TopicPartition, int]
+    group_error_code: int = 0
+    throttle_ms: int = 0
+
+    @property
+    def error_code(self) -> int:
+        """The group's error, or the first of a partition."""
+        return self.group_error_code or next(filter(None, self.codes.values()), 0)
+
+
 @dataclass(frozen=True)
 class ListGroupsCall(CodecCall[ListedGroups], api_key=ApiKey.LIST_GROUPS, versions=(0, 5)):
     """The groups that the broker coordinates."""
@@ -342,6 +356,27 @@ class DeleteGroupsCall(CodecCall[GroupCodes], api_key=ApiKey.DELETE_GROUPS, vers
     def _result(self, message: Any) -> GroupCodes:
         codes = {each.group_id: each.error_code for each in message.results}
         return GroupCodes(codes, message.throttle_time_ms)
+
+
+@dataclass(frozen=True)
+class OffsetDeleteCall(CodecCall[OffsetCodes], api_key=ApiKey.OFFSET_DELETE, versions=(0, 0)):
+    """Deletes committed offsets of topics that no member subscribes to (KIP-496)."""
+
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "group_id": self.group_id,
+            "topics": [
+                {"name": topic, "partitions": [{"partition_index": each} for each in numbers]}
+                for topic, numbers in by_topic(self.partitions).items()
+            ],
+        }
+
+    def _result(self, message: Any) -> OffsetCodes:
+        codes = {where: each.error_code for where, each in partitions_in(message.topics)}
+        return OffsetCodes(codes, message.error_code, message.throttle_time_ms)
 
 
 @dataclass(frozen=True)

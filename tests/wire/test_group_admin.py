@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.codec import encode_response
 from kafkaclient.wire.groups import DescribedMember
 from kafkaclient.wire.membership import (
@@ -12,6 +13,8 @@ from kafkaclient.wire.membership import (
     GroupListing,
     ListedGroups,
     ListGroupsCall,
+    OffsetCodes,
+    OffsetDeleteCall,
     RemoveMembersCall,
 )
 from tests.wire.test_admin import sent
@@ -31,6 +34,22 @@ CALLS = [
         DeleteGroupsCall(("g", "h")),
         {"results": [{"group_id": "g", "error_code": 0}, {"group_id": "h", "error_code": 68}]},
         GroupCodes({"g": 0, "h": 68}, 7),
+    ),
+    (
+        OffsetDeleteCall("g", (TopicPartition("t", 0), TopicPartition("t", 3))),
+        {
+            "error_code": 0,
+            "topics": [
+                {
+                    "name": "t",
+                    "partitions": [
+                        {"partition_index": 0, "error_code": 86},
+                        {"partition_index": 3, "error_code": 0},
+                    ],
+                }
+            ],
+        },
+        OffsetCodes({TopicPartition("t", 0): 86, TopicPartition("t", 3): 0}, 0, 7),
     ),
     (
         RemoveMembersCall("g", MEMBERS, "why"),

@@ -50,6 +50,9 @@ ListGroups (16), versions 0 to 5
 
 DeleteGroups (42), versions 0 to 2
     Deletes a group's committed offsets. A group with members gets NON_EMPTY_GROUP.
+
+OffsetDelete (47), version 0
+    Deletes committed offsets. A group with members gets NON_EMPTY_GROUP: their topics do not count.
 """
 
 from __future__ import annotations
@@ -393,6 +396,31 @@ def _delete(state: ClusterState, request: Request, name: str) -> Fields:
     return {}
 
 
+def _delete_offsets(state: ClusterState, request: Request) -> Fields:
+    name = request.message.group_id
+    state.transactions.check_coordinator(name, request.broker)
+    known = _known(state)
+    if name not in known:
+        raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if known[name].members:
+        raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
+    for topic in request.message.topics:
+        for found in topic.partitions:
+            state.transactions.committed.pop((name, topic.name, found.partition_index), None)
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": found.partition_index, "error_code": 0}
+                    for found in topic.partitions
+                ],
+            }
+            for topic in request.message.topics
+        ]
+    }
+
+
 APIS = (
     Api(ApiKey.FIND_COORDINATOR, (0, 5), _find_coordinator, refused=_no_coordinator),
     Api(ApiKey.OFFSET_COMMIT, (2, 10), _offset_commit, _COMMITTED),
@@ -413,4 +441,5 @@ APIS = (
     each(ApiKey.DESCRIBE_GROUPS, (0, 6), _DESCRIBED, _describe),
     Api(ApiKey.LIST_GROUPS, (0, 5), _list),
     each(ApiKey.DELETE_GROUPS, (0, 2), _DELETED, _delete),
+    Api(ApiKey.OFFSET_DELETE, (0, 0), _delete_offsets),
 )

@@ -1,0 +1,130 @@
+"""The offsets and lags of a consumer group, for ``kafkaclient groups``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkaclient.broker_errors import ErrorCode, broker_error
+from kafkaclient.errors import ConfigError
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from kafkaclient.admin import Admin
+    from kafkaclient.wire.groups import DescribedGroup
+
+
+class Lag(NamedTuple):
+    partition: TopicPartition
+    committed: int | None
+    end: int | None
+    """None if the topic does not exist."""
+
+    @property
+    def lag(self) -> int | None:
+        if self.committed is None or self.end is None:
+            return None
+        return max(self.end - self.committed, 0)
+
+    def as_json(self) -> dict[str, Any]:
+        where = self.partition._asdict()
+        return {**where, "committed": self.committed, "end": self.end, "lag": self.lag}
+
+
+class Change(NamedTuple):
+    partition: TopicPartition
+    before: int | None
+    after: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.partition._asdict(), "committed": self.before, "new": self.after}
+
+
+async def existing_group(admin: Admin, group: str) -> DescribedGroup:
+    found = await admin.describe_group(group)
+    if found.state == "Dead":
+        raise broker_error(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group}")
+    return found
+
+
+async def lags_of(admin: Admin, group: str) -> list[Lag]:
+    """Of each partition with a committed offset. Raises GROUP_ID_NOT_FOUND without a group."""
+    committed = await admin.committed_offsets(group)
+    if not committed:
+        await existing_group(admin, group)
+    topics = set(await admin.list_topics())
+    ends = await admin.end_offsets(
+        [each for each in committed if each.topic in topics], read_committed=False
+    )
+    return [Lag(each, at, ends.get(each)) for each, at in sorted(committed.items())]
+
+
+def lag_by_topic(group: str, lags: Iterable[Lag]) -> list[tuple[str, str, int, int]]:
+    topics: dict[str, list[int]] = {}
+    for each in lags:
+        topics.setdefault(each.partition.topic, []).append(each.lag or 0)
+    return [(group, topic, len(found), sum(found)) for topic, found in topics.items()]
+
+
+async def chosen_partitions(
+    admin: Admin, texts: list[str] | None, known: Iterable[TopicPartition]
+) -> list[TopicPartition]:
+    """The partitions of ``--topic``; without it those with an offset."""
+    if not texts:
+        return list(known)
+    names = [text.partition(":")[0] for text in texts]
+    topics = await admin.describe_topics(names)
+    everything = [
+        TopicPartition(topic.name, each.partition)
+        for topic in topics.values()
+        for each in topic.partitions
+    ]
+    return partitions_named(texts, everything)
+
+
+def partitions_named(texts: Iterable[str], known: Iterable[TopicPartition]) -> list[TopicPartition]:
+    chosen = []
+    everything = set(known)
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        try:
+            wanted = {int(number) for number in numbers.split(",")} if colon else None
+        except ValueError:
+            raise ConfigError(f"--topic {text!r}: give TOPIC or TOPIC:0,1") from None
+        found = [
+            each
+            for each in everything
+            if each.topic == topic and (wanted is None or each.partition in wanted)
+        ]
+        if wanted and len(found) < len(wanted):
+            missing = sorted(wanted - {each.partition for each in found})
+            raise ConfigError(f"--topic {text!r}: there is no partition {missing[0]}")
+        chosen += found
+    return sorted(set(chosen))
+
+
+def shift_of(text: str | None) -> int | None:
+    """``+5`` and ``5-``: from the committed offsets."""
+    if text is None or not (text.startswith("+") or text.endswith("-")):
+        return None
+    try:
+        return int(text) if text.startswith("+") else -int(text[:-1])
+    except ValueError:
+        raise ConfigError(f"--to {text!r}: give +N or N-") from None
+
+
+def read_offsets(file: Path) -> dict[TopicPartition, int]:
+    try:
+        rows = json.loads(file.read_text("utf-8"))["partitions"]
+        return {
+            TopicPartition(row["topic"], row["partition"]): row.get("new", row["committed"])
+            for row in rows
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f'{file} has no offsets ({error!r}): it has {{"partitions": [{{"topic": "t", '
+            '"partition": 0, "committed": 5}}]}, or "new" in place of "committed"'
+        ) from error

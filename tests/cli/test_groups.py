@@ -1,0 +1,180 @@
+"""``kafkaclient groups`` on the fake cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kafkaclient import Consumer, Producer
+from kafkaclient.admin import Admin
+from kafkaclient.cli import connection
+from kafkaclient.cli.app import app
+from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from typer.testing import Result
+
+    Run = Callable[..., Result]
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    """Topic t with 10 and 4 records; group g has consumed 6 and 4."""
+    cluster = FakeCluster(2)
+    cluster.create_topic("t", 2)
+    cluster.create_topic("other", 1)
+
+    async def prepare() -> None:
+        async with Producer(cluster.bootstrap, dialer=cluster) as producer:
+            for where, count in ((T0, 10), (T1, 4)):
+                times = [number * 1000 for number in range(count)]
+                await producer.send_many(
+                    "t", [b""] * count, partition=where.partition, timestamps_ms=times
+                )
+        async with Admin(cluster.bootstrap, dialer=cluster) as admin:
+            await admin.alter_offsets("g", {T0: 6, T1: 4})
+
+    asyncio.run(prepare())
+    return cluster
+
+
+@pytest.fixture
+def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(connection, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
+
+    def invoke(*words: str) -> Result:
+        return CliRunner().invoke(app, ["groups", *words, "-b", fake.bootstrap])
+
+    return invoke
+
+
+def printed(run: Run, *words: str) -> Any:
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def offsets(run: Run) -> list[int]:
+    return [each["committed"] for each in printed(run, "describe", "g")["partitions"]]
+
+
+def test_groups_are_listed_and_described(run: Run) -> None:
+    assert printed(run, "list") == [{"group": "g", "state": "Empty", "kind": "classic"}]
+    found = printed(run, "describe", "g")
+    assert (found["state"], found["kind"], found["members"]) == ("Empty", "classic", [])
+    assert [(each["committed"], each["end"], each["lag"]) for each in found["partitions"]] == [
+        (6, 10, 4),
+        (4, 4, 0),
+    ]
+    assert printed(run, "lag", "g") == [{"group": "g", "topic": "t", "partitions": 2, "lag": 4}]
+    for words in (["list"], ["describe", "g"], ["lag", "g"]):
+        assert "g" in run(*words).stdout
+    missing = run("describe", "nobody")
+    assert missing.exit_code == 1
+    assert "group nobody: GROUP_ID_NOT_FOUND" in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--to", "earliest"], [0, 0]),
+        (["--to", "latest"], [10, 4]),
+        (["--to", "-3"], [7, 1]),
+        (["--to", "5"], [5, 4]),
+        (["--to", "@2500"], [3, 3]),
+        (["--to", "+2"], [8, 4]),
+        (["--to", "2-"], [4, 2]),
+        (["--to", "earliest", "--topic", "t:1"], [6, 0]),
+    ],
+)
+def test_offsets_are_set_when_it_is_said(run: Run, words: list[str], expected: list[int]) -> None:
+    plan = run("reset-offsets", "g", *words)
+    assert plan.exit_code == 0
+    assert "nothing was changed" in plan.stderr
+    assert offsets(run) == [6, 4]
+    done = printed(run, "reset-offsets", "g", *words, "--execute")
+    assert done["done"] is True
+    assert offsets(run) == expected
+
+
+def test_offsets_are_kept_in_a_file(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    file.write_text(run("describe", "g", "--json").stdout)
+    run("reset-offsets", "g", "--to", "earliest", "--execute")
+    assert run("reset-offsets", "g", "--from-file", str(file), "--execute").exit_code == 0
+    assert offsets(run) == [6, 4]
+    file.write_text("[]")
+    wrong = run("reset-offsets", "g", "--from-file", str(file), "--execute")
+    assert wrong.exit_code == 2
+    assert "has no offsets" in wrong.stderr
+
+
+def test_a_new_group_gets_offsets_of_a_topic(run: Run) -> None:
+    assert run("reset-offsets", "new", "--to", "latest", "--topic", "t", "--execute").exit_code == 0
+    assert printed(run, "lag", "new")[0]["lag"] == 0
+
+
+def test_offsets_and_groups_are_deleted(run: Run) -> None:
+    assert run("delete-offsets", "g", "--topic", "t:1", "--yes").exit_code == 0
+    assert offsets(run) == [6]
+    asked = run("delete", "g")
+    assert (asked.exit_code, "Delete 1 group with their offsets?" in asked.stderr) == (2, True)
+    assert printed(run, "delete", "g", "--yes") == {"deleted": ["g"], "failed": {}}
+    again = run("delete", "g", "--yes")
+    assert again.exit_code == 1
+    assert "GROUP_ID_NOT_FOUND" in again.stderr
+
+
+def test_a_group_with_members(run: Run, fake: FakeCluster) -> None:
+    """A static member stays when its consumer ends."""
+    options: dict[str, Any] = {"group_instance_id": "worker", "group_protocol": "classic"}
+
+    async def join() -> None:
+        consumer = Consumer(fake.bootstrap, topics=["t"], group_id="g", dialer=fake, **options)
+        async with consumer:
+            await consumer.wait_assigned()
+
+    asyncio.run(join())
+    (member,) = printed(run, "describe", "g")["members"]
+    assert member["group_instance_id"] == "worker"
+    assert member["partitions"] == [T0._asdict(), T1._asdict()]
+    assert "worker" in run("describe", "g").stdout
+    refused = run("reset-offsets", "g", "--to", "0", "--execute")
+    assert refused.exit_code == 1
+    assert "it has 1 member: stop them first; nothing was changed" in refused.stderr
+    assert run("delete-offsets", "g", "--topic", "t", "--yes").exit_code == 1
+    wrong = run("remove-members", "g", "--member", "x", "--yes")
+    assert "has no member x" in wrong.stderr
+    removed = printed(run, "remove-members", "g", "--member", "worker", "--yes")
+    assert removed["removed"] == ["worker"]
+    assert run("reset-offsets", "g", "--to", "0", "--execute").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["reset-offsets", "g"], "--to and --from-file"),
+        (["reset-offsets", "g", "--to", "soon"], "--to 'soon' is none of"),
+        (["reset-offsets", "g", "--to", "+x"], "give +N or N-"),
+        (["reset-offsets", "g", "--to", "0", "--topic", "t:9"], "there is no partition 9"),
+        (["reset-offsets", "g", "--to", "0", "--topic", "t:x"], "give TOPIC or TOPIC:0,1"),
+        (["delete-offsets", "g"], "give --topic"),
+        (["delete-offsets", "g", "--topic", "other", "--yes"], "no committed offsets of other"),
+    ],
+)
+def test_wrong_use_is_told(run: Run, words: list[str], reason: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert reason in result.stderr

@@ -86,7 +86,11 @@ def _calls() -> list[Any]:
     calls = {k for k in kinds if hasattr(k, "min_version") and not k.__module__.endswith("codec")}
     calls = {call for call in calls if not issubclass(call, FetchCall)}
     found = sorted(calls, key=lambda call: call.__name__)
-    return [call.__new__(call) for call in found]  # what an answer means asks for no fields
+    made = [call.__new__(call) for call in found]  # what an answer means asks for no fields
+    for call in made:
+        if "topic_ids" in type(call).__annotations__:  # but for the names of topics by id
+            object.__setattr__(call, "topic_ids", {})
+    return made
 
 
 CALLS = _calls()

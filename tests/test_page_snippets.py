@@ -268,5 +268,5 @@ def test_files_of_the_package(block: Block) -> None:
     (command,) = block.commands
     words = [sys.executable, *shlex.split(command.line)[1:]]
     printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert [Path(name).suffix for name in printed.split()] == [".json", ".yml"]
+    assert [Path(name).suffix for name in printed.split()] == [".json", ".json", ".yml"]
     assert all(Path(name).exists() for name in printed.split())

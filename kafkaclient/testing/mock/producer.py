@@ -34,8 +34,10 @@ from kafkaclient.topic_names import check_topic_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
+    from typing import Unpack
 
     from kafkaclient.config import ProducerConfig
+    from kafkaclient.config.keywords import ProducerKeywords
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.batches.delivery import Delivery
@@ -83,7 +85,7 @@ class MockProducer(Producer):
         rng: Random | None = None,
         auto_complete: bool = True,
         partitions: int | Mapping[str, int] = 1,
-        **options: Any,
+        **options: Unpack[ProducerKeywords],
     ) -> None:
         if bootstrap_or_mapping is None and "bootstrap_servers" not in options:
             bootstrap_or_mapping = "mock:9092"

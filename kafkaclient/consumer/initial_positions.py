@@ -109,9 +109,10 @@ class InitialPositions:
 
     async def _topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
         """The ids of the topics that are known, or soon."""
-        waits = (self._cluster.metadata.wait_topic(topic, _LOOK_UP_S) for topic in topics)
+        metadata = self._cluster.metadata
+        waits = (metadata.wait_topic(topic, _LOOK_UP_S) for topic in topics)
         await asyncio.gather(*waits, return_exceptions=True)
-        return {t: found for t in topics if (found := self._cluster.topic_id(t)) is not None}
+        return {t: found for t in topics if (found := metadata.topic_id(t)) is not None}
 
     async def _offsets(
         self, wanted: list[Partition], ids: Mapping[str, UUID]

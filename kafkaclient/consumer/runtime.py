@@ -132,7 +132,7 @@ class ConsumerRuntime:
             self.gate,
             membership.commit_refused,
             config.call_limit.seconds,
-            lambda where: self.partitions.topic_id(where) or cluster.topic_id(where.topic),
+            lambda where: self.partitions.topic_id(where) or cluster.metadata.topic_id(where.topic),
         )
 
     async def start(self) -> None:

@@ -37,7 +37,6 @@ from kafkaclient.wire.produce import FIRST_OF_TRANSACTIONS_V2, MAX_VERSION, MIN_
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
-    from uuid import UUID
 
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
@@ -308,7 +307,7 @@ class ProducerRuntime:
                 identity,
                 coordinators,
                 self._choose_produce_versions,
-                self._topic_id,
+                self.metadata.topic_id,
             ),
             limit=config.call_limit,
             clock=self.now,
@@ -317,10 +316,6 @@ class ProducerRuntime:
             on_waited=self.metrics.transaction_waited,
             wake=self._wakeup.wake_at,
         )
-
-    def _topic_id(self, name: str) -> UUID | None:
-        topic = self.metadata.view.topics.get(name)
-        return None if topic is None else topic.topic_id
 
     def _transaction_failed(self, error: KafkaError) -> None:
         """A record has failed: an open transaction can only be aborted."""

@@ -27,7 +27,6 @@ from kafkaclient.wire.metadata import MetadataCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from random import Random
-    from uuid import UUID
 
     from kafkaclient.config import ReaderConfig
     from kafkaclient.net.dialer import Dialer
@@ -110,11 +109,6 @@ class ReaderCluster:
         for. Raises InvalidTopicError."""
         for topic in topics:
             self.metadata.add_topic(topic)
-
-    def topic_id(self, topic: str) -> UUID | None:
-        """The topic's id, as far as it is known now."""
-        view = self.metadata.view.topics.get(topic)
-        return None if view is None else view.topic_id
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic; raises as :meth:`.Metadata.wait_topic`."""

@@ -305,7 +305,7 @@ class Fetches:
         cursor.last_fetch = (*ends, self._cluster.now())
 
     def _topic_id(self, cursor: Cursor) -> UUID | None:
-        return self._cluster.topic_id(cursor.topic_partition.topic)
+        return self._cluster.metadata.topic_id(cursor.topic_partition.topic)
 
     def _is_same_topic(self, cursor: Cursor) -> bool:
         """Whether it is the topic that was fetched before; otherwise sets the cursor's error."""

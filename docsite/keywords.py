@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkaclient.config.client import ClientConfig
 from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.config.producer import ProducerConfig
 from kafkaclient.config.reader import AdminConfig, ReaderConfig
@@ -38,28 +39,41 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.serializers import Serializer
     from kafkaclient.producer.partitioning.partitioners import Partitioner
 '''
-_CLASSES: dict[str, tuple[str, type[Options]]] = {
-    "ProducerKeywords": ("`Producer` and `SyncProducer`", ProducerConfig),
-    "ReaderKeywords": ("`Reader`", ReaderConfig),
-    "ConsumerKeywords": ("`Consumer` and `SyncConsumer`", ConsumerConfig),
-    "AdminKeywords": ("`Admin`", AdminConfig),
+_CLASSES: dict[type[Options], tuple[str, str]] = {
+    ClientConfig: ("ClientKeywords", "all clients"),
+    ProducerConfig: ("ProducerKeywords", "`Producer` and `SyncProducer`"),
+    ReaderConfig: ("ReaderKeywords", "`Reader`"),
+    ConsumerConfig: ("ConsumerKeywords", "`Consumer` and `SyncConsumer`"),
+    AdminConfig: ("AdminKeywords", "`Admin`"),
 }
 
 
 def text() -> str:
     """The module's text, formatted."""
     parts = [_HEAD]
-    for name, (clients, config) in _CLASSES.items():
-        parts.append(f"\n\nclass {name}(TypedDict, total=False):\n")
+    for config, (name, clients) in _CLASSES.items():
+        parent = config.__bases__[0]  # the options are inherited, and so are their types
+        base = _CLASSES[parent][0] if parent in _CLASSES else "TypedDict"
+        inherited = _fields(parent) if parent in _CLASSES else {}
+        parts.append(f"\n\nclass {name}({base}, total=False):\n")
         parts.append(f'    """The options of {clients.replace("`", "``")}."""\n\n')
-        for option in config.OPTIONS.values():
-            names = [option.name, *(alias.replace(".", "_") for alias in option.aliases)]
-            parts += [f"    {each}: {option.kind.annotation}\n" for each in names]
+        for each, annotation in _fields(config).items():
+            if inherited.get(each) != annotation:
+                parts.append(f"    {each}: {annotation}\n")
     ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(MODULE), "-"]
     done = subprocess.run(  # noqa: S603 - our own words
         ruff, input="".join(parts), capture_output=True, text=True, check=True
     )
     return done.stdout
+
+
+def _fields(config: type[Options]) -> dict[str, str]:
+    """The types of the options, by name and alias."""
+    return {
+        name: option.kind.annotation
+        for option in config.OPTIONS.values()
+        for name in (option.name, *(alias.replace(".", "_") for alias in option.aliases))
+    }
 
 
 if __name__ == "__main__":

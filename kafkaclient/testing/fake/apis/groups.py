@@ -384,12 +384,7 @@ def _list(state: ClusterState, request: Request) -> Fields:
 
 
 def _delete(state: ClusterState, request: Request, name: str) -> Fields:
-    state.transactions.check_coordinator(name, request.broker)
-    known = _known(state)
-    if name not in known:
-        raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
-    if known[name].members:
-        raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
+    _check_empty(state, request, name)
     committed = state.transactions.committed
     for key in [key for key in committed if key[0] == name]:
         del committed[key]
@@ -398,27 +393,23 @@ def _delete(state: ClusterState, request: Request, name: str) -> Fields:
 
 def _delete_offsets(state: ClusterState, request: Request) -> Fields:
     name = request.message.group_id
+    _check_empty(state, request, name)
+
+    def delete(topic: Any, p: Any) -> Fields:
+        state.transactions.committed.pop((name, topic.name, p.partition_index), None)
+        return {}
+
+    return TOPIC_PARTITIONS.answer(request.message, delete)
+
+
+def _check_empty(state: ClusterState, request: Request, name: str) -> None:
+    """Refuse a group that does not exist, or has members."""
     state.transactions.check_coordinator(name, request.broker)
     known = _known(state)
     if name not in known:
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND)
     if known[name].members:
         raise RefusedError(ErrorCode.NON_EMPTY_GROUP)
-    for topic in request.message.topics:
-        for found in topic.partitions:
-            state.transactions.committed.pop((name, topic.name, found.partition_index), None)
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": found.partition_index, "error_code": 0}
-                    for found in topic.partitions
-                ],
-            }
-            for topic in request.message.topics
-        ]
-    }
 
 
 APIS = (

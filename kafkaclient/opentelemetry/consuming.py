@@ -1,7 +1,7 @@
 """What consumers do: a span for each batch that is received, one for a record in process; metrics.
 
-The SDK's samplers decide on each span. Its tracer is not that of producers, whose trace ids are
-drawn for records that were sampled already.
+The SDK's samplers decide on each span. Producers have another tracer: it draws trace ids for
+records that were sampled already.
 """
 
 from __future__ import annotations

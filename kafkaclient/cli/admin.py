@@ -15,7 +15,7 @@ import typer
 
 from kafkaclient.admin import Admin, FileLimits
 from kafkaclient.broker_errors import ErrorCode, denied
-from kafkaclient.cli.connection import AsJson, with_connection
+from kafkaclient.cli.connection import AsJson, given_of, with_connection
 from kafkaclient.cli.output import (
     FAILED,
     exit_on_signals,
@@ -74,8 +74,7 @@ async def _connected(
     ignore_limits: bool = False,
     new_file: bool = False,
 ) -> AsyncIterator[Admin]:
-    if ignore_limits and limits_file is not None:
-        raise ConfigError("--limits-file and --ignore-limits: give one of them")
+    given_of({"--limits-file": limits_file, "--ignore-limits": ignore_limits})
     arguments: dict[str, Any] = {"limits": None if ignore_limits else "topic"}
     if limits_file is not None:
         limits = arguments["limits"] = FileLimits(limits_file)

@@ -110,6 +110,15 @@ def described(command: F) -> F:
     return command
 
 
+def given_of(flags: Mapping[str, object]) -> list[str]:
+    """Those of the flags that are given: whose values are neither None nor False. Raises
+    ConfigError if there are several."""
+    given = [flag for flag, value in flags.items() if value is not None and value is not False]
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)}: give one of them")
+    return given
+
+
 def output_file(file: Path | None) -> Path | None:
     """The callback of an option for an output file: refuses a file whose directory is missing."""
     if file is not None and not file.parent.is_dir():

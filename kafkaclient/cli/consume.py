@@ -12,6 +12,7 @@ import typer
 from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cli.connection import (
     ConnectionOptions,
+    given_of,
     missing_topics,
     options_of,
     output_file,
@@ -128,12 +129,8 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
     """
 
     async def main() -> None:
-        forms = {"--format": format_, "--key-delimiter": key_delimiter, "--json": as_json or None}
-        given = [flag for flag, value in forms.items() if value is not None]
-        if len(given) > 1:
-            raise ConfigError(f"{' and '.join(given)}: give one of them")
-        if until is not None and exit_:
-            raise ConfigError("--until and --exit: give one of them")
+        given = given_of({"--format": format_, "--key-delimiter": key_delimiter, "--json": as_json})
+        given_of({"--until": until, "--exit": exit_})
         columns = out is not None and out.suffix in COLUMNS
         if columns and given:
             raise ConfigError(f"{given[0]} has no use for the columns of {out}")
@@ -141,7 +138,7 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
         plan = _Plan(
             topics=topics,
             partitions=frozenset(partition or ()),
-            start=None if from_ is None else Place.parse(from_, "--from"),
+            start=Place.parse(from_ or "earliest", "--from"),
             until=_end("end" if exit_ else until),
             most=count,
             filters=[_filter(each) for each in where or ()],
@@ -166,8 +163,8 @@ def _end(text: str | None) -> Place | None:
 
 
 def _group_options(plan: _Plan, group: str) -> dict[str, str]:
-    start = plan.start or Place(word="earliest")
-    if start.word is None or (plan.until is not None and plan.until.word is None):
+    start = plan.start.word
+    if start is None or (plan.until is not None and plan.until.word is None):
         raise ConfigError(
             "with --group, --from is earliest or latest, for partitions of which the group has "
             "committed nothing, and --until is end; `kafkaclient groups reset-offsets` moves a "
@@ -175,7 +172,7 @@ def _group_options(plan: _Plan, group: str) -> dict[str, str]:
         )
     if plan.partitions:
         raise ConfigError("--partition and --group: the group says who has which partition")
-    return {"group.id": group, "auto.offset.reset": start.word}
+    return {"group.id": group, "auto.offset.reset": start}
 
 
 async def _main(
@@ -206,7 +203,7 @@ async def _main(
 class _Plan(NamedTuple):
     topics: list[str]
     partitions: frozenset[int]
-    start: Place | None
+    start: Place
     until: Place | None
     most: int | None
     filters: list[Callable[[Printed], bool]]
@@ -242,13 +239,12 @@ class _Printer:
 async def _read(plan: _Plan, options: Mapping[str, str], printer: _Printer) -> None:
     """Without a group."""
     async with Reader(options) as reader:
-        wanted = [each for topic in plan.topics for each in await reader.partitions(topic)]
-        if plan.partitions:
-            given = plan.partitions
-            wanted = [TopicPartition(topic, number) for topic in plan.topics for number in given]
+        wanted = [TopicPartition(topic, n) for topic in plan.topics for n in plan.partitions]
+        if not plan.partitions:
+            wanted = [each for topic in plan.topics for each in await reader.partitions(topic)]
         first = await reader.offsets(wanted, "earliest")
         end = await reader.offsets(wanted, "latest")
-        start = await (plan.start or Place(word="earliest")).of(reader.offsets, first, end)
+        start = await plan.start.of(reader.offsets, first, end)
         stop = {} if plan.until is None else await plan.until.of(reader.offsets, first, end)
         ranges: dict[tuple[str, int], tuple[int, int | None]] = {}
         for each in wanted:
@@ -298,15 +294,14 @@ def _filter(text: str) -> Callable[[Printed], bool]:
             matches = re.compile(what).search
         except re.error as error:
             raise ConfigError(f"--filter {text!r}: {error}") from error
-    if (header := found["name"]) is not None:
-        return lambda record: any(
-            name == header and content is not None and bool(matches(content))
-            for name, content in record.headers
-        )
-    field = found[1]
+    field, header = found[1], found["name"]
 
     def is_match(record: Printed) -> bool:
-        content = getattr(record, field)
-        return content is not None and bool(matches(content))
+        contents = [getattr(record, field)] if header is None else _headers(record, header)
+        return any(content is not None and bool(matches(content)) for content in contents)
 
     return is_match
+
+
+def _headers(record: Printed, header: str) -> list[bytes | None]:
+    return [content for name, content in record.headers if name == header]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 class Lag(NamedTuple):
+    """How far a group is in a partition."""
+
     partition: TopicPartition
     committed: int | None
     end: int | None
@@ -35,6 +37,8 @@ class Lag(NamedTuple):
 
 
 class Change(NamedTuple):
+    """A partition's committed offset, None if there is none, and the new one."""
+
     partition: TopicPartition
     before: int | None
     after: int

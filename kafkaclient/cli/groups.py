@@ -22,7 +22,7 @@ from kafkaclient.cli.group_offsets import (
     read_offsets,
     shift_of,
 )
-from kafkaclient.cli.output import FAILED, counted, print_json, print_message, print_table
+from kafkaclient.cli.output import FAILED, counted, picked, print_json, print_message, print_table
 from kafkaclient.cli.places import HELP, Place
 from kafkaclient.errors import ConfigError, ProtocolError
 from kafkaclient.types import TopicPartition
@@ -369,10 +369,6 @@ def _owners(members: Iterable[DescribedMember]) -> dict[TopicPartition, Describe
 
 
 def _member_json(member: DescribedMember) -> dict[str, Any]:
-    return {
-        "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
-        "client_id": member.client_id,
-        "host": member.host,
+    return picked(member, "member_id", "group_instance_id", "client_id", "host") | {
         "partitions": [each._asdict() for each in sorted(_owners([member]))],
     }

@@ -39,7 +39,7 @@ class Place(NamedTuple):
     word: str | None = None
     """"earliest" or "latest"."""
     offset: int | None = None
-    """Negative: so many before the end."""
+    """A negative number counts from the end."""
     time_ms: int | None = None
 
     @classmethod

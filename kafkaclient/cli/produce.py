@@ -12,12 +12,14 @@ import typer
 
 from kafkaclient.cli.connection import (
     ConnectionOptions,
+    given_of,
     missing_topics,
     options_of,
     with_connection,
 )
 from kafkaclient.cli.output import FAILED, counted, print_message, run_command
 from kafkaclient.cli.places import Place
+from kafkaclient.cli.profile_file import pair
 from kafkaclient.cli.record_format import Row, row_of_json, unescaped
 from kafkaclient.cli.record_input import delimited, length_prefixed, read_records
 from kafkaclient.config import ProducerConfig
@@ -101,25 +103,24 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
     """
 
     async def main() -> None:
-        forms = {
-            "--key-delimiter": key_delimiter,
-            "--json": as_json,
-            "--length-prefixed": length_prefix,
-        }
-        given = [flag for flag, value in forms.items() if value]
-        if len(given) > 1:
-            raise ConfigError(f"{' and '.join(given)}: give one of them")
-        if values and file is not None:
-            raise ConfigError("values and --file: give one of them")
         ends = unescaped(delimiter, "--delimiter")
         if not ends or key_delimiter == "":
             raise ConfigError("a delimiter is empty")
+        given_of(
+            {
+                "--key-delimiter": key_delimiter,
+                "--json": as_json,
+                "--length-prefixed": length_prefix,
+            }
+        )
+        given_of({"values": values or None, "--file": file})
+        headers = [pair(each, "--header") for each in header or ()]
         shared = _Shared(
             topic,
             None if key is None else key.encode(),
             None if key_delimiter is None else unescaped(key_delimiter, "--key-delimiter"),
             as_json,
-            tuple(_header(each) for each in header or ()),
+            tuple((name, value.encode()) for name, value in headers),
             partition,
             None if timestamp is None else _time_ms(timestamp),
             null,
@@ -289,13 +290,6 @@ class _Sender:
         if self.failed:
             what = counted(self.failed, "record")
             print_message("error", f"{what} not written: {self._error}")
-
-
-def _header(text: str) -> tuple[str, bytes]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise ConfigError(f"--header takes NAME=VALUE, not {text!r}")
-    return name, value.encode()
 
 
 def _time_ms(text: str) -> int:

@@ -38,15 +38,17 @@ def pairs(words: Iterable[str] | None, flag: str, *, strip: bool = False) -> dic
 
     ``strip``: remove spaces around names and values.
     """
-    found: dict[str, str] = {}
-    for word in words or ():
-        name, equals, value = word.partition("=")
-        if strip:
-            name, value = name.strip(), value.strip()
-        if not (name and equals):
-            raise ConfigError(f"{flag} takes NAME=VALUE, not {word!r}")
-        found[name] = value
-    return found
+    return dict(pair(word, flag, strip=strip) for word in words or ())
+
+
+def pair(word: str, flag: str, *, strip: bool = False) -> tuple[str, str]:
+    """One word, as :func:`pairs`."""
+    name, equals, value = word.partition("=")
+    if strip:
+        name, value = name.strip(), value.strip()
+    if not (name and equals):
+        raise ConfigError(f"{flag} takes NAME=VALUE, not {word!r}")
+    return name, value
 
 
 def comma_pairs(words: Iterable[str] | None, flag: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import typer
 from kafkaclient.admin import ReassignmentPlan
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
-from kafkaclient.cli.connection import AsJson, Yes
+from kafkaclient.cli.connection import AsJson, Yes, given_of
 from kafkaclient.cli.output import FAILED, joined, picked, print_json, print_message
 from kafkaclient.errors import ConfigError
 
@@ -55,8 +55,7 @@ async def verify(
     - `kafkaclient reassign verify --reassignment-json-file plan.json`
     """
     plan = read_plan(reassignment_json_file)
-    if preserve_throttles and all_throttles:
-        raise ConfigError("--preserve-throttles and --all-throttles: give one of them")
+    given_of({"--preserve-throttles": preserve_throttles, "--all-throttles": all_throttles})
     async with connect() as admin:
         found = await admin.reassigner.verify(plan.replicas, preserve_throttles=preserve_throttles)
         lifted = found.lifted

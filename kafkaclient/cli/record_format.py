@@ -9,44 +9,21 @@ import json
 import re
 from collections.abc import Callable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.reader.batch import FetchedBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
-    from kafkaclient.types import Headers
+    from kafkaclient.consumer import Record
+    from kafkaclient.reader.batch import FetchedRecord
 
-
-class Printed(Protocol):
-    """A record of a reader or of a consumer."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def partition(self) -> int: ...
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int: ...
-    @property
-    def key(self) -> Any: ...
-    @property
-    def value(self) -> Any: ...
-    @property
-    def headers(self) -> Headers: ...
-
-
-class Records(Protocol):
-    """A fetched batch, or a list of records."""
-
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[Printed]: ...
-
-
-Write: TypeAlias = Callable[[Records], bytes]
+Printed: TypeAlias = "FetchedRecord | Record"
+"""A record of a reader or of a consumer."""
+Records: TypeAlias = "FetchedBatch | Sequence[Printed]"
+Write: TypeAlias = Callable[["Records"], bytes]
 """What is printed of records."""
 
 _VALUE: Callable[[Any], bytes | None] = itemgetter(1)  # of a (key, value)

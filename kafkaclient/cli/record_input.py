@@ -67,8 +67,8 @@ async def read_records(descriptor: int, split: Split) -> AsyncIterator[list[byte
 
 
 async def _blocks(descriptor: int) -> AsyncIterator[bytes]:
-    """What can be read, one block ahead. A thread reads that nobody waits for at the end: Ctrl-C
-    ends the command while it waits for input."""
+    """What can be read, one block ahead. A daemon thread reads: Ctrl-C ends the command while the
+    thread waits for input."""
     loop = asyncio.get_running_loop()
     blocks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     room = threading.Semaphore(2)

@@ -28,8 +28,8 @@ class Output(Protocol):
 
 
 class _Writer:
-    """Calls a blocking function in a thread that nobody waits for at the end: whoever reads the
-    pipe may have stopped, and Ctrl-C ends the command all the same."""
+    """Calls a blocking function in a daemon thread: Ctrl-C ends the command even if the reader of
+    the pipe has stopped."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write

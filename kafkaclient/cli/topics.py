@@ -11,7 +11,7 @@ from kafkaclient.admin import ConfigSource
 from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
-from kafkaclient.cli.connection import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes
+from kafkaclient.cli.connection import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes, given_of
 from kafkaclient.cli.output import FAILED, joined, picked, print_json, print_message, print_table
 from kafkaclient.cli.profile_file import comma_pairs
 from kafkaclient.errors import (
@@ -298,8 +298,7 @@ class _Wanted(NamedTuple):
 
     @classmethod
     def parse(cls, topic: str | None, pattern: str | None) -> _Wanted:
-        if topic is not None and pattern is not None:
-            raise ConfigError("--topic and --pattern: give one of them")
+        given_of({"--topic": topic, "--pattern": pattern})
         if topic is not None:
             try:
                 check_topic_name(topic)

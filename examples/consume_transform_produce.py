@@ -58,8 +58,7 @@ async def bill_batches(consumer: Consumer, producer: Producer, target: str) -> N
         async with producer.transaction():
             for order in batch:
                 await producer.send(target, invoice(order.value), order.key)
-            read = {batch.topic_partition: batch.next_offset}
-            await producer.send_offsets_to_transaction(read, consumer.group_metadata)
+            await producer.send_offsets_to_transaction(batch.next_offsets, consumer.group_metadata)
 
 
 async def until_told(work: asyncio.Task[None]) -> None:

@@ -244,6 +244,49 @@ async def test_a_topic_recreated_during_the_run_is_read_from_its_beginning(
     assert "was deleted and created again while it was read" in caplog.text
 
 
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+async def test_a_late_commit_for_a_deleted_topic_skips_nothing_of_the_new_one(
+    kafka_cluster, topic, create_topic, tmp_path, guarantee
+) -> None:
+    """The application ends before it has read the new topic."""
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    for name in (topic, out):
+        await create_topic(name, 1)
+    holds, goes_on = asyncio.Event(), asyncio.Event()
+
+    def made() -> StreamsApp:
+        app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
+
+        @app.processor(topic)
+        async def process(record, emit) -> None:
+            if record.value == b"old 2":
+                holds.set()
+                await goes_on.wait()
+            await emit(out, record.value)
+
+        return app
+
+    async def fill(what: bytes, count: int) -> None:
+        async with Producer(bootstrap) as producer:
+            for n in range(count):
+                await producer.send_and_wait(topic, b"%s %d" % (what, n))
+
+    async def has_all() -> bool:
+        found = [r.value for r in await records(bootstrap, out)]
+        return {b"new %d" % n for n in range(5)} <= {*found}
+
+    await fill(b"old", 3)
+    async with Admin(bootstrap) as admin, running(made()):
+        await holds.wait()
+        await admin.delete_topics([topic])
+        await asyncio.sleep(1)
+        await create_topic(topic, 1)
+        await fill(b"new", 5)
+        goes_on.set()
+    async with running(made()) as task:
+        await until(has_all, task)
+
+
 @pytest.mark.full
 @pytest.mark.local_cluster
 async def test_brokers_that_die_cost_no_record(

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 
@@ -20,7 +21,7 @@ from integration.transaction_stories import (
     read,
     time_out,
 )
-from kafkaclient import Producer
+from kafkaclient import Consumer, Producer
 from kafkaclient.admin import Admin
 from kafkaclient.errors import KafkaError
 from kafkaclient.testing.cluster import LocalCluster
@@ -47,10 +48,37 @@ async def test_offsets_of_a_deleted_topic(kafka_cluster, topic, create_topic) ->
         await asyncio.sleep(0.5)
         await create_topic(topic, 1)
         await producer.begin_transaction()
-        with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_ID"):
+        with pytest.raises(KafkaError, match=f"{topic}-0 does not exist"):
             await producer.send_offsets_to_transaction({(topic, 0): 2}, topic)
         await producer.abort_transaction()
         assert (await producer.committed(topic, [(topic, 0)]))[topic, 0] is None
+
+
+async def test_offsets_are_of_the_topic_that_was_read(kafka_cluster, topic, create_topic) -> None:
+    """Though the producer has only known the new topic."""
+    await create_topic(topic, 1)
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        await producer.send_and_wait(topic, b"1")
+    options = {"transactional_id": f"tx-{topic}", "max_block_ms": 10_000}
+    async with (
+        Admin(kafka_cluster.bootstrap) as admin,
+        Producer(kafka_cluster.bootstrap, **options) as producer,
+        Consumer(kafka_cluster.bootstrap, auto_offset_reset="earliest") as consumer,
+    ):
+        consumer.assign([(topic, 0)])
+        batch = await anext(aiter(consumer.batches()))
+        for expected in (1, None):
+            await producer.begin_transaction()
+            outcome = nullcontext() if expected else pytest.raises(KafkaError, match="not exist")
+            with outcome:
+                await producer.send_offsets_to_transaction(batch.next_offsets, topic)
+            await (producer.commit_transaction if expected else producer.abort_transaction)()
+            found = (await producer.committed(topic, [(topic, 0)]))[topic, 0]
+            assert (found and found.offset) == expected
+            await admin.delete_topics([topic])
+            await asyncio.sleep(0.5)
+            await create_topic(topic, 1)
+            await producer.partitions_for(topic)
 
 
 async def test_transactions_v2(kafka_cluster, topic, create_topic) -> None:

@@ -117,12 +117,16 @@ class BulkMetadata(NamedTuple):
 class OffsetAndMetadata(NamedTuple):
     """An offset to commit for a group, which is the offset of the next record to read.
 
-    ``leader_epoch`` is -1 if it is not known (Java: ``OffsetAndMetadata``).
+    ``leader_epoch`` is -1 if it is not known (Java: ``OffsetAndMetadata``). ``topic_id``: of the
+    topic that was read. A topic that is created again has another id, and does not get the offset,
+    if the brokers know OffsetCommit v10 or TxnOffsetCommit v6. None: it is the topic that has the
+    name when the offset is committed.
     """
 
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+    topic_id: UUID | None = None
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -46,9 +46,10 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.coordinator import Coordinators
     from kafkaclient.types import PreparedTransaction, TopicPartition
     from kafkaclient.wire.api import Call
-    from kafkaclient.wire.groups import CommittedOffsets, DescribedGroup, DescribedMember
+    from kafkaclient.wire.groups import DescribedGroup, DescribedMember
     from kafkaclient.wire.membership import GroupListing
     from kafkaclient.wire.transactions import (
+        CommittedOffsets,
         TransactionDescription,
         TransactionListing,
         TxnState,

@@ -115,7 +115,7 @@ class Coordinators:
         self._timeout_s = min(config.request_timeout_ms / 1000, _MAX_TIMEOUT_S)
         self._rng = rng
         self._waits = waits
-        self._on_unknown = on_unknown
+        self.on_unknown = on_unknown
         self._nodes: dict[tuple[CoordinatorKind, str], int] = {}
 
     async def call(
@@ -159,7 +159,7 @@ class Coordinators:
             if refused is None:
                 if not _is_worth_repeating(error, final):
                     raise error
-                self._on_unknown(f"a coordinator did not answer: {error}")
+                self.on_unknown(f"a coordinator did not answer: {error}")
             self.last_error = error
             if refused is None or outcome_of(refused) is CallOutcome.RELOCATE:
                 self._nodes.pop((kind, key), None)
@@ -182,6 +182,11 @@ class Coordinators:
         what = f"the coordinator of {kind.name.lower()} {key!r}"
         silence = "no answer yet" if timeout_s is None else None
         return await until_answered(attempt, before_retry, self._waits, what, silence=silence)
+
+    async def pause(self, failures: int) -> None:
+        """Wait before a call is repeated: ``retry.backoff.ms`` to ``retry.backoff.max.ms``."""
+        pause_s = exponential_s(failures, self._first_pause_s, self._max_pause_s, self._rng)
+        await asyncio.sleep(pause_s)
 
     async def _late(
         self,

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
-from kafkaclient.cluster.backoff import UNKNOWN_TOPIC_READS, poll, retry_pause_s
+from kafkaclient.cluster.backoff import UNKNOWN_TOPIC_READS, poll
 from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
@@ -21,7 +21,7 @@ from kafkaclient.wire.groups import OffsetCommitByIdCall, OffsetCommitCall
 from kafkaclient.wire.transactions import CoordinatorKind, OffsetFetchByIdCall, OffsetFetchCall
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
     from uuid import UUID
 
     from kafkaclient.cluster.coordinator import T
@@ -60,17 +60,16 @@ class GroupConnection:
         rng: Random,
     ) -> None:
         self.group_id = group_id
-        self._config = config
-        self._rng = rng
         self._rebalance_timeout_s = rebalance_timeout_s
         self._router = router
-        self._coordinators = Coordinators(
+        self._coordinators = coordinators = Coordinators(
             router,
             config=config,
             rng=rng,
             waits=metadata.waits,
             on_unknown=metadata.request_refresh,
         )
+        self.pause: Callable[[int], Awaitable[None]] = coordinators.pause
 
     async def call(self, call: Call[T]) -> T:
         """The coordinator's answer. Retries until there is one; the caller may set a time limit.
@@ -78,10 +77,6 @@ class GroupConnection:
         Raises an error that a retry cannot help, such as AuthorizationError.
         """
         return await self._coordinators.call(CoordinatorKind.GROUP, self.group_id, call)
-
-    async def pause(self, failures: int) -> None:
-        """Wait before a call is repeated: ``retry.backoff.ms`` to ``retry.backoff.max.ms``."""
-        await asyncio.sleep(retry_pause_s(failures, self._config, self._rng))
 
     async def wait(self, call: Call[T]) -> T:
         """As :meth:`call`, for a call whose answer depends on other members."""
@@ -154,7 +149,8 @@ class GroupOffsets:
 
     ``on_refused(code, group)`` is told of each refusal, with the member that committed.
     ``timeout_s`` limits each call: a coordinator may be away for a while. ``topic_id`` tells of
-    which topic a partition's offset is, when it is committed; None: of the one that has the name.
+    which topic a partition's offset is that comes without ``OffsetAndMetadata.topic_id``, when it
+    is committed; None: of the one that has the name.
     """
 
     def __init__(
@@ -225,7 +221,11 @@ class GroupOffsets:
                 raise broker_error(code, f"committing offsets of group {name!r}", advice=advice)
 
     def _commit_call(self, offsets: Offsets, group: ConsumerGroupMetadata) -> OffsetCommitCall:
-        name, ids = self._connection.group_id, {tp: self._topic_id(tp) for tp in offsets}
+        name = self._connection.group_id
+        ids = {
+            tp: getattr(given, "topic_id", None) or self._topic_id(tp)
+            for tp, given in offsets.items()
+        }
         known = {tp: topic_id for tp, topic_id in ids.items() if topic_id is not None}
         if len(known) < len(offsets):
             return OffsetCommitCall(name, offsets, group)

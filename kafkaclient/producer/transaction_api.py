@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from operator import index
 from types import NoneType
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortableError
 from kafkaclient.producer.base import ProducerBase
@@ -122,7 +123,8 @@ class TransactionApi(ProducerBase):
 
         Parameters: ``offsets`` maps (topic, partition) pairs, such as aiokafka's TopicPartition,
         to the offset of the next record to read: an int, a pair (offset, metadata), or an object
-        with ``offset`` and ``metadata`` (a str or None). ``group`` is the group's name, or a
+        with ``offset`` and ``metadata`` (a str or None), such as a consumed batch's
+        ``next_offsets``. ``group`` is the group's name, or a
         :class:`ConsumerGroupMetadata` with the member's id and generation: then the group's
         coordinator refuses the offsets of a member that is no longer in the group (KIP-447).
 
@@ -253,4 +255,7 @@ def _offset(value: Any) -> OffsetAndMetadata:
         epoch = -1
     if isinstance(epoch, bool) or not isinstance(epoch, int) or not -1 <= epoch < 2**31:
         raise ValueError(f"a leader epoch must be an int from -1 to 2**31 - 1, not {epoch!r}")
-    return OffsetAndMetadata(int(offset), metadata or "", int(epoch))
+    topic_id = getattr(value, "topic_id", None)
+    if not isinstance(topic_id, (UUID, NoneType)):
+        raise TypeError(f"a topic id must be a UUID, not {topic_id!r}")
+    return OffsetAndMetadata(int(offset), metadata or "", int(epoch), topic_id)

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import ProtocolError, UnreadableBatchError
+from kafkaclient.types import OffsetAndMetadata
 from kafkaclient.wire.arrow import (
     ArrowArray,
     ArrowField,
@@ -31,6 +32,7 @@ from kafkaclient.wire.record_reader import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from uuid import UUID
 
     from kafkaclient.types import Headers, TopicPartition
     from kafkaclient.wire.arrow import BlobColumn, ColumnBuffers, HeaderColumn
@@ -77,7 +79,7 @@ class FetchedBatch:
     value: binary>>). Iterating over it yields :class:`FetchedRecord`.
     """
 
-    __slots__ = ("_buffers", "high_watermark", "next_offset", "topic_partition")
+    __slots__ = ("_buffers", "high_watermark", "next_offset", "topic_id", "topic_partition")
 
     def __init__(
         self,
@@ -85,6 +87,7 @@ class FetchedBatch:
         buffers: ColumnBuffers,
         next_offset: int,
         high_watermark: int,
+        topic_id: UUID | None = None,
     ) -> None:
         self._buffers = buffers
         self.topic_partition: TopicPartition = topic_partition
@@ -93,6 +96,14 @@ class FetchedBatch:
         transaction markers and aborted records that follow."""
         self.high_watermark: int = high_watermark
         """The end of the partition at the time of the fetch."""
+        self.topic_id: UUID | None = topic_id
+        """The id of the topic; None before Kafka 2.8."""
+
+    @property
+    def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """``next_offset`` with the topic's id, to commit it, or to send it to a transaction (Java:
+        ``ConsumerRecords.nextOffsets``)."""
+        return {self.topic_partition: OffsetAndMetadata(self.next_offset, topic_id=self.topic_id)}
 
     @property
     def topic(self) -> str:

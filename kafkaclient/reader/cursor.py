@@ -85,12 +85,14 @@ class Cursor:
         """The error, if the caller has taken all parts before it."""
         return None if self.parts else self.error
 
-    def moved_to(self, position: int) -> Cursor:
+    def moved_to(self, position: int, topic_id: UUID | None) -> Cursor:
         """A cursor for the same partition at another position. If this one has failed because the
-        topic was created again, the new one reads the new topic."""
+        topic was created again, the new one reads the new topic, which has ``topic_id``."""
         moved = Cursor(self.topic_partition, position, self.end)
         moved.paused, moved.last_fetch = self.paused, self.last_fetch
-        if not isinstance(self.error, UnknownTopicError):
+        if isinstance(self.error, UnknownTopicError):
+            moved.topic_id = topic_id
+        else:
             moved.topic_id, moved.cluster_id = self.topic_id, self.cluster_id
         return moved
 

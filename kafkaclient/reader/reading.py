@@ -129,7 +129,7 @@ class Reading:
         part of the read, ValueError for a negative offset or one behind the end."""
         self._check_open()
         before = self._cursors[TopicPartition(*where)]
-        after = before.moved_to(offset)
+        after = before.moved_to(offset, self._cluster.metadata.topic_id(where[0]))
         self._forget(before)
         self._insert(after)
 
@@ -281,7 +281,11 @@ class Reading:
                 cursor.parts.popleft()
             if columns is not None:
                 return FetchedBatch(
-                    cursor.topic_partition, columns, cursor.position, cursor.high_watermark
+                    cursor.topic_partition,
+                    columns,
+                    cursor.position,
+                    cursor.high_watermark,
+                    cursor.topic_id,
                 )
         return None
 

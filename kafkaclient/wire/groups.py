@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.api import (
@@ -29,7 +28,7 @@ from kafkaclient.wire.api import (
 )
 from kafkaclient.wire.codec import CodecCall, partitions_in
 from kafkaclient.wire.reader import FieldReader
-from kafkaclient.wire.transactions import PartitionCodes, topics_of
+from kafkaclient.wire.transactions import CommittedOffsets, topics_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -136,23 +135,6 @@ class ConsumerGroupDescribeCall(
         return DescribeGroupsResult(groups, throttle_ms)
 
 
-_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-
-
-class CommittedOffsets(PartitionCodes):
-    """The answer to OffsetCommit. The partitions that do not exist are apart, in ``unknown``: a
-    repetition could write their offsets into a topic that is created again."""
-
-    @property
-    def error_code(self) -> int:
-        """The first error of a partition that exists."""
-        return PartitionCodes({p: c for p, c in self.codes.items() if c not in _UNKNOWN}).error_code
-
-    @property
-    def unknown(self) -> list[TopicPartition]:
-        return [partition for partition, code in self.codes.items() if code in _UNKNOWN]
-
-
 @dataclass(frozen=True)
 class OffsetCommitCall(CodecCall[CommittedOffsets], api_key=ApiKey.OFFSET_COMMIT, versions=(2, 9)):
     """Sets offsets of a group. Must go to its coordinator, which accepts current members, and
@@ -189,14 +171,7 @@ class OffsetCommitByIdCall(OffsetCommitCall, versions=(2, 10)):
     """Of each partition: while a topic is created again, its partitions may have different ids."""
 
     def _fields(self) -> dict[str, Any]:
-        topics = [
-            {**topic, "topic_id": topic_id}
-            for topic_id in dict.fromkeys(self.topic_ids[tp] for tp in self.offsets)
-            for topic in topics_of(
-                {tp: each for tp, each in self.offsets.items() if self.topic_ids[tp] == topic_id}
-            )
-        ]
-        return {**super()._fields(), "topics": topics}
+        return {**super()._fields(), "topics": topics_of(self.offsets, self.topic_ids)}
 
     def _names(self) -> Mapping[UUID, str]:
         return {topic_id: tp.topic for tp, topic_id in self.topic_ids.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.broker_errors import ErrorCode
@@ -176,24 +177,48 @@ class AddOffsetsToTxnCall(CodecCall[TxnEnded], api_key=ApiKey.ADD_OFFSETS_TO_TXN
         return TxnEnded(message.error_code, -1, -1, message.throttle_time_ms)
 
 
-def topics_of(offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> list[dict[str, Any]]:
-    """The topics of a request that commits offsets."""
-    topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for (topic, number), given in offsets.items():
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class CommittedOffsets(PartitionCodes):
+    """The answer to OffsetCommit and TxnOffsetCommit. The partitions that do not exist are apart,
+    in ``unknown``: a repetition could write their offsets into a topic that is created again."""
+
+    @property
+    def error_code(self) -> int:
+        """The first error of a partition that exists."""
+        return PartitionCodes({p: c for p, c in self.codes.items() if c not in _UNKNOWN}).error_code
+
+    @property
+    def unknown(self) -> list[TopicPartition]:
+        return [partition for partition, code in self.codes.items() if code in _UNKNOWN]
+
+
+def topics_of(
+    offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
+    ids: Mapping[TopicPartition, UUID] = MappingProxyType({}),
+) -> list[dict[str, Any]]:
+    """The topics of a request that commits offsets. While a topic is created again, its partitions
+    may have different ids: then it is there twice."""
+    topics: defaultdict[tuple[str, UUID | None], list[dict[str, Any]]] = defaultdict(list)
+    for where, given in offsets.items():
         offset = OffsetAndMetadata(given) if isinstance(given, int) else given
         entry = {
-            "partition_index": number,
+            "partition_index": where.partition,
             "committed_offset": offset.offset,
             "committed_leader_epoch": offset.leader_epoch,
             "committed_metadata": offset.metadata,
         }
-        topics[topic].append(entry)
-    return [{"name": topic, "partitions": found} for topic, found in topics.items()]
+        topics[where.topic, ids.get(where)].append(entry)
+    return [
+        {"name": name, "partitions": found} | ({"topic_id": topic_id} if topic_id else {})
+        for (name, topic_id), found in topics.items()
+    ]
 
 
 @dataclass(frozen=True)
 class TxnOffsetCommitCall(
-    CodecCall[PartitionCodes], api_key=ApiKey.TXN_OFFSET_COMMIT, versions=(3, 4)
+    CodecCall[CommittedOffsets], api_key=ApiKey.TXN_OFFSET_COMMIT, versions=(3, 4)
 ):
     """Commits a group's offsets with the transaction.
 
@@ -215,9 +240,9 @@ class TxnOffsetCommitCall(
             "topics": topics_of(self.offsets),
         }
 
-    def _result(self, message: Any) -> PartitionCodes:
+    def _result(self, message: Any) -> CommittedOffsets:
         codes = {tp: p.error_code for tp, p in partitions_in(message.topics)}
-        return PartitionCodes(codes, message.throttle_time_ms)
+        return CommittedOffsets(codes, message.throttle_time_ms)
 
 
 class TxnOffsetCommitV2Call(TxnOffsetCommitCall, versions=(5, 5)):
@@ -228,21 +253,22 @@ class TxnOffsetCommitV2Call(TxnOffsetCommitCall, versions=(5, 5)):
 class TxnOffsetCommitByIdCall(TxnOffsetCommitV2Call, versions=(5, 6)):
     """Version 6 names topics by id (KIP-1319): offsets of a topic that was deleted do not become
     those of a new topic with its name. By hand, because kafka-python has no version 6.
-    ``topic_ids`` has all topics of the offsets."""
+    ``topic_ids``: as in :class:`~kafkaclient.wire.groups.OffsetCommitByIdCall`."""
 
-    topic_ids: Mapping[str, UUID]
+    topic_ids: Mapping[TopicPartition, UUID]
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         if version < _FIRST_COMMIT_BY_ID:
             return super().encode(version, correlation_id, client_id)
-        who, group, topics = self.identity, self.group, topics_of(self.offsets)
+        who, group = self.identity, self.group
+        topics = topics_of(self.offsets, self.topic_ids)
         out = request(self.api_key, version, correlation_id, client_id, flexible=True)
         out += compact_string(who.transactional_id) + compact_string(group.group_id)
         out += INT64.pack(who.producer_id) + INT16.pack(who.producer_epoch)
         out += INT32.pack(group.generation_id) + compact_string(group.member_id)
         out += compact_string(group.group_instance_id) + compact_count(len(topics))
         for topic in topics:
-            out += self.topic_ids[topic["name"]].bytes + compact_count(len(topic["partitions"]))
+            out += topic["topic_id"].bytes + compact_count(len(topic["partitions"]))
             for p in topic["partitions"]:
                 out += INT32.pack(p["partition_index"]) + INT64.pack(p["committed_offset"])
                 out += INT32.pack(p["committed_leader_epoch"])
@@ -250,10 +276,10 @@ class TxnOffsetCommitByIdCall(TxnOffsetCommitV2Call, versions=(5, 6)):
             out += NO_TAGS
         return framed(out + NO_TAGS)
 
-    def decode(self, version: int, payload: Buffer) -> PartitionCodes:
+    def decode(self, version: int, payload: Buffer) -> CommittedOffsets:
         if version < _FIRST_COMMIT_BY_ID:
             return super().decode(version, payload)
-        names = {topic_id.bytes: name for name, topic_id in self.topic_ids.items()}
+        names = {topic_id.bytes: tp.topic for tp, topic_id in self.topic_ids.items()}
         reader, codes = FieldReader(payload, flexible=True), {}
         try:
             reader.tagged_fields()  # the header's
@@ -267,7 +293,7 @@ class TxnOffsetCommitByIdCall(TxnOffsetCommitV2Call, versions=(5, 6)):
                 reader.tagged_fields()
         except ProtocolError as error:
             raise malformed(self, version, payload, error) from error
-        return PartitionCodes(codes, throttle_ms)
+        return CommittedOffsets(codes, throttle_ms)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import math
 import time
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
@@ -108,6 +109,7 @@ class FakeInputs:
         self.positions: dict[TopicPartition, int] = {}
         """Partitions that are read, and where their reading began."""
         self.first = 3
+        self.topic_id = UUID(int=1)
         self.rows = 1_000
         self.at_end = False
 
@@ -117,7 +119,11 @@ class FakeInputs:
     async def beginning(self, partition: TopicPartition) -> int:
         return self.first
 
-    def add(self, partition: TopicPartition, offset: int) -> None:
+    async def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        return dict.fromkeys(topics, self.topic_id)
+
+    def add(self, partition: TopicPartition, offset: int, topic_id: UUID | None) -> None:
+        assert topic_id == self.topic_id
         assert partition not in self.positions
         self.positions[partition] = offset
 
@@ -255,7 +261,7 @@ class FakeOutput:
         self.changes.append({k: v for found in changes.values() for k, v in found.items()})
         return {} if self.next_position is None else dict.fromkeys(changes, self.next_position)
 
-    async def fetch_committed(self, sources: Any) -> dict[Any, int | None]:
+    async def fetch_committed(self, sources: Any, topic_ids: Any) -> dict[Any, int | None]:
         self.log.append("committed")
         return dict.fromkeys(sources, self.offset)
 

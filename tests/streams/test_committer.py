@@ -184,7 +184,7 @@ class World:
     def check(self, pending: Iterable[OutgoingRecord], work: Sequence[Work]) -> None:
         """The transaction contains whole records, and the offsets and changes behind them."""
         expected = []
-        for offsets, changes in work:
+        for offsets, changes, _ in work:
             ((source, offset),) = offsets.items()
             task = source.partition
             for each in range(self.offsets[task], offset):

@@ -228,7 +228,7 @@ def test_a_topic_that_was_created_again_is_read_from_its_beginning(
         await world.take(P0, P1, seconds=20)
         end = 3 * batches + 3
         assert world.offsets(P0) == [*range(6), 0, *range(end)]
-        assert world.seen[P0][6] == OffsetReset("t", 0)
+        assert world.seen[P0][6] == OffsetReset("t", 0, world.fake.topic_id("t"))
         assert world.offsets(P1)[-3:] == [0, 1, 2]
 
     again()

@@ -18,6 +18,7 @@ from kafkaclient.errors import (
     KafkaTimeoutError,
     RecordTooLargeError,
     TransactionAbortableError,
+    UnknownTopicError,
 )
 from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.group.connection import GroupOffsets, group_connection
@@ -87,7 +88,7 @@ async def test_offsets_are_read_while_the_producer_is_replaced() -> None:
     fake = cluster()
     async with output(fake) as made:
         fake.control(ApiKey.OFFSET_FETCH, delay_answer(20.0))
-        fetching = asyncio.create_task(made.fetch_committed([SOURCE]))
+        fetching = asyncio.create_task(made.fetch_committed([SOURCE], {}))
         await asyncio.sleep(1)
         await made.abandon()
         await asyncio.sleep(1)
@@ -103,7 +104,7 @@ async def test_a_stores_position_does_not_count_on_the_transactions_marker() -> 
     async with output(fake) as made:
         work = Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1", b"b": b"2"}})
         assert await made.commit([work], 0) == {CHANGELOG: 2}
-        assert await made.fetch_committed([SOURCE]) == {SOURCE: 1}
+        assert await made.fetch_committed([SOURCE], {}) == {SOURCE: 1}
 
 
 async def ends(fake: FakeCluster) -> list[int]:
@@ -142,7 +143,27 @@ async def test_small_changes_are_written_after_the_large_ones() -> None:
         assert await ends(fake) == [0, 0]
         await made.abandon()
         assert await made.commit([Work({SOURCE: 1}, {CHANGELOG: changes})], 0) == {CHANGELOG: 3}
-        assert await made.fetch_committed([SOURCE]) == {SOURCE: 1}
+        assert await made.fetch_committed([SOURCE], {}) == {SOURCE: 1}
+
+
+@virtual_time
+async def test_an_offset_of_a_deleted_topic_does_not_reach_the_new_one() -> None:
+    fake = cluster()
+    async with output(fake, is_transactional=False) as made:
+        old = {SOURCE: fake.topic_id("in")}
+        await made.commit([Work({SOURCE: 1}, {}, old)], 0)
+        fake.delete_topic("in")
+        fake.create_topic("in", 1)
+        new = {"in": fake.topic_id("in")}
+        with pytest.raises(UnknownTopicError, match="in-0 does not exist"):
+            await made.commit([Work({SOURCE: 2}, {}, old)], 0)
+        with pytest.raises(UnknownTopicError, match="reading the application's offsets: in-0"):
+            await made.fetch_committed([SOURCE], {"in": old[SOURCE]})
+        assert await made.fetch_committed([SOURCE], new) == {SOURCE: None}
+        fake.set_versions(ApiKey.OFFSET_FETCH, 7, 9)
+        await made.commit([Work({SOURCE: 2}, {}, {SOURCE: new["in"]})], 0)
+    async with output(fake, is_transactional=False) as made:
+        assert await made.fetch_committed([SOURCE], {"in": old[SOURCE]}) == {SOURCE: 2}
 
 
 @pytest.mark.parametrize("code", [10, 29])

@@ -12,6 +12,7 @@ import pytest
 
 from kafkaclient.errors import ProcessingError, StateStoreError
 from kafkaclient.streams import TaskId
+from kafkaclient.streams.runtime.inputs import OffsetReset
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.state_directory import ChangelogTopic, StoreDirectory, TaskDirectory
 from kafkaclient.streams.tasks import TaskEvent, TaskState
@@ -86,6 +87,21 @@ async def test_the_committed_offset_is_the_commits_not_the_tasks(task: Task) -> 
     await process(task, record(6, b"a"))
     task.on_committed(work.offsets, {})
     assert (list(task.offsets.values()), list(task.committed_offsets.values())) == ([7], [6])
+
+
+async def test_the_topics_id_changes_with_the_position(task: Task) -> None:
+    """Else a commit between them would have the old topic's offset count in the new topic."""
+    run(task)
+    (source,) = task.sources
+    old, new = UUID(int=1), UUID(int=2)
+    task.start_at({source: 5}, {"words": old})
+    await process(task, record(5, b"a"))
+    assert await task.process(OffsetReset("words", 0, new)) == ((), source, 0)
+    assert task.work()[::2] == ({source: 6}, {source: old})
+    task.record_done(source, 0)
+    assert task.work()[::2] == ({source: 0}, {source: new})
+    await process(task, record(0, b"a"))
+    assert task.work()[::2] == ({source: 1}, {source: new})
 
 
 async def test_a_commit_contains_nothing_of_a_record_in_progress(

@@ -135,7 +135,7 @@ class Brokers:
         self._check_sizes(pending)
         self.transactions += 1
         positions = {}
-        for offsets, changes in work:
+        for offsets, changes, _ in work:
             for source, offset in offsets.items():
                 partition = self.partitions[TaskId(0, source.partition)]
                 partition.offset = offset
@@ -152,7 +152,7 @@ class Brokers:
         return positions
 
     async def fetch_committed(
-        self, sources: Sequence[TopicPartition]
+        self, sources: Sequence[TopicPartition], topic_ids: object
     ) -> dict[TopicPartition, int | None]:
         return {each: self.partitions[TaskId(0, each.partition)].offset for each in sources}
 

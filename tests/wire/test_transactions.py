@@ -16,6 +16,7 @@ from kafkaclient.wire.producer_ids import InitTransactionsCall
 from kafkaclient.wire.transactions import (
     AddOffsetsToTxnCall,
     AddPartitionsToTxnCall,
+    CommittedOffsets,
     CoordinatorFound,
     CoordinatorKind,
     DescribedTransactions,
@@ -132,7 +133,7 @@ def test_offsets_name_the_member(version: int) -> None:
 def test_offsets_by_topic_id() -> None:
     """KIP-1319: as version 5, with ids in the place of names."""
     ids = {name: id_of(name) for name in ("t", "u")}
-    call = TxnOffsetCommitByIdCall(WHO, MEMBER, OFFSETS, ids)
+    call = TxnOffsetCommitByIdCall(WHO, MEMBER, OFFSETS, {tp: ids[tp.topic] for tp in OFFSETS})
     assert call.encode(5, 1, "me") == TxnOffsetCommitV2Call(WHO, MEMBER, OFFSETS).encode(5, 1, "me")
     expected = TxnOffsetCommitV2Call(WHO, MEMBER, OFFSETS).encode(5, 1, "me")[8:]
     for name, topic_id in ids.items():
@@ -142,11 +143,13 @@ def test_offsets_by_topic_id() -> None:
         {"name": name, "partitions": [{"partition_index": 0, "error_code": code}]}
         for name, code in (("t", 100), ("u", 0))
     ]
-    assert answered(call, 5, topics=topics) == PartitionCodes({T0: 100, U0: 0})
+    answer_by_name = answered(call, 5, topics=topics)
+    assert answer_by_name == CommittedOffsets({T0: 100, U0: 0})
+    assert (answer_by_name.error_code, answer_by_name.unknown) == (0, [T0])
     answer = encode_response(call.api_key, 5, 1, topics=topics)[8:]
     for name, topic_id in ids.items():
         answer = answer.replace(compact_string(name) + b"\2", topic_id.bytes + b"\2")
-    assert call.decode(6, answer) == PartitionCodes({T0: 100, U0: 0})
+    assert call.decode(6, answer) == answer_by_name
     for size in range(len(answer) - 1):
         with pytest.raises(ProtocolError, match="malformed"):
             call.decode(6, answer[:size])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.broker_errors import broker_error
+from kafkaclient.broker_errors import ErrorCode, broker_error
+from kafkaclient.cluster.backoff import UNKNOWN_TOPIC_READS, poll
 from kafkaclient.cluster.coordinator import CallOutcome, outcome_of
 from kafkaclient.errors import KafkaError, ProducerFencedError, UnsupportedVersionError
 from kafkaclient.producer.batches.idempotence import NO_PRODUCER_ID
@@ -132,20 +134,32 @@ class TransactionRequests:
         """Send the offsets to the group's coordinator. Returns the error if it refused the producer
         epoch, which alone does not mean that the producer is fenced (see
         :meth:`TransactionManager.fail_transaction`)."""
-        names, identity = {topic for topic, _ in offsets}, self._txn_identity()
-        topic_ids = {name: found for name in names if (found := self._topic_id(name))}
+        identity, name = self._txn_identity(), group.group_id
+        ids = {tp: given.topic_id or self._topic_id(tp.topic) for tp, given in offsets.items()}
+        known = {tp: topic_id for tp, topic_id in ids.items() if topic_id is not None}
         commit: TxnOffsetCommitCall
-        if self.v2 and len(topic_ids) == len(names):
-            commit = TxnOffsetCommitByIdCall(identity, group, offsets, topic_ids)
+        if self.v2 and len(known) == len(offsets):
+            commit = TxnOffsetCommitByIdCall(identity, group, offsets, known)
         else:
             commit = (TxnOffsetCommitV2Call if self.v2 else TxnOffsetCommitCall)(
                 identity, group, offsets
             )
-        answer = await self._coordinators.call(CoordinatorKind.GROUP, group.group_id, commit)
+        answer = await poll(
+            partial(self._coordinators.call, CoordinatorKind.GROUP, name, commit),
+            lambda answer: not answer.unknown,
+            self._coordinators.pause,
+            UNKNOWN_TOPIC_READS,
+        )
         try:
-            self._check(answer.error_code, f"sending offsets of group {group.group_id!r}")
+            self._check(answer.error_code, f"sending offsets of group {name!r}")
         except ProducerFencedError as error:
             return error
+        if answer.unknown:
+            missing = ", ".join(map(str, answer.unknown))
+            what = f"transactional id {self._id!r}, sending offsets of group {name!r}: {missing}"
+            unknown = broker_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{what} does not exist")
+            self._coordinators.on_unknown(str(unknown))
+            raise unknown
         return None
 
     async def committed(

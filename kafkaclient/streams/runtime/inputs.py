@@ -18,6 +18,7 @@ from kafkaclient.streams.config import LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
+    from uuid import UUID
 
     from kafkaclient.reader.reader import Reader
     from kafkaclient.types import TopicPartition
@@ -31,10 +32,11 @@ _MAX_PARTITION_BYTES = 1024 * 1024  # per take, about
 
 class OffsetReset(NamedTuple):
     """Comes in place of a record: the log has no record at the task's offset, so the task continues
-    at ``offset`` (``auto.offset.reset``)."""
+    at ``offset`` (``auto.offset.reset``), in the topic with this id (None: not known)."""
 
     topic: str
     offset: int
+    topic_id: UUID | None = None
 
 
 Row: TypeAlias = FetchedRecord | OffsetReset
@@ -86,9 +88,15 @@ class Inputs:
         """The first offset of any partition. Raises as :meth:`.Reader.offsets`."""
         return (await self._reader.offsets([partition], at="earliest"))[partition]
 
-    def add(self, partition: TopicPartition, offset: int) -> None:
-        """Read a partition, when it is wanted."""
-        self._reading.add(partition, offset, paused=True)
+    async def topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
+        """The ids that the topics have now, as far as they are known. Raises as
+        :meth:`.Reader.list_topics`."""
+        found = await self._reader.list_topics(topics)
+        return {name: each.topic_id for name, each in found.items() if each.topic_id is not None}
+
+    def add(self, partition: TopicPartition, offset: int, topic_id: UUID | None = None) -> None:
+        """Read a partition, when it is wanted. ``topic_id``: as for :meth:`.Reading.add`."""
+        self._reading.add(partition, offset, paused=True, topic_id=topic_id)
         self._inputs[partition] = _Input()
         self.wake()
 
@@ -186,7 +194,8 @@ class Inputs:
                 self._reading.seek(partition, self._reading.positions[partition])
             else:
                 self._reading.seek(partition, offset)
-                found.setdefault(partition, []).append(OffsetReset(partition.topic, offset))
+                reset = OffsetReset(partition.topic, offset, self._reading.topic_id(partition))
+                found.setdefault(partition, []).append(reset)
 
 
 def restart_offset(error: KafkaError, *, at_end: bool) -> int | None:

@@ -9,8 +9,10 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -19,13 +21,15 @@ from kafkaclient.errors import (
     RecordTooLargeError,
     StreamsError,
     TransactionAbortableError,
+    UnsupportedVersionError,
 )
 from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.streams.key_value_store import LARGE
-from kafkaclient.types import NO_OFFSET, TopicPartition
+from kafkaclient.types import NO_OFFSET, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from uuid import UUID
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.group.commit_gate import CommitGate
@@ -52,6 +56,7 @@ class OutgoingRecord(NamedTuple):
 
 
 _Changes: TypeAlias = "Mapping[TopicPartition, Mapping[bytes, bytes | None]]"
+_Offsets: TypeAlias = "Mapping[TopicPartition, OffsetAndMetadata]"
 _SentChanges: TypeAlias = "dict[TopicPartition, dict[bytes, Delivery]]"
 
 
@@ -62,6 +67,9 @@ class Work(NamedTuple):
     """Input partition -> next offset to process."""
     changes: _Changes
     """Changelog -> changes."""
+    topic_ids: Mapping[TopicPartition, UUID | None] = MappingProxyType({})
+    """Of which topics the offsets are, if that is known: a topic that is created again does not get
+    the offsets of the old one."""
 
 
 class RefusedChangeError(StreamsError):
@@ -207,7 +215,11 @@ class Output(ABC):
         not be in the log yet. Changelogs for which the broker returned no offset are missing."""
         producer = self._running()
         changes = {each: found for one in work for each, found in one.changes.items() if found}
-        offsets = {each: offset for one in work for each, offset in one.offsets.items()}
+        offsets = {
+            each: OffsetAndMetadata(offset, topic_id=one.topic_ids.get(each))
+            for one in work
+            for each, offset in one.offsets.items()
+        }
         sent: _SentChanges = {each: {} for each in changes}
         try:
             await self._write(producer, changes, sent, times_lost)
@@ -242,16 +254,24 @@ class Output(ABC):
                     await asyncio.sleep(0)
 
     @abstractmethod
-    async def _finish(
-        self, producer: Producer, offsets: Mapping[TopicPartition, int], times_lost: int
-    ) -> None:
+    async def _finish(self, producer: Producer, offsets: _Offsets, times_lost: int) -> None:
         """Commit the offsets, when everything is written."""
 
     async def fetch_committed(
-        self, sources: Sequence[TopicPartition]
+        self, sources: Sequence[TopicPartition], topic_ids: Mapping[str, UUID]
     ) -> dict[TopicPartition, int | None]:
-        """The group's committed offset of each input partition. None if there is none."""
-        return await self._offsets.committed(sources)
+        """The group's committed offset of each input partition, of the topics with these ids. None
+        if there is none. Raises UnknownTopicError if the coordinator does not know such a topic."""
+        if any(each.topic not in topic_ids for each in sources):
+            return await self._offsets.committed(sources)
+        try:
+            found = await self._offsets.committed(sources, topic_ids)
+        except UnsupportedVersionError:  # the coordinator has names only
+            return await self._offsets.committed(sources)
+        if unknown := [each for each in sources if each not in found]:
+            what = "reading the application's offsets: "
+            raise broker_error(ErrorCode.UNKNOWN_TOPIC_ID, what + ", ".join(map(str, unknown)))
+        return found
 
     def _running(self) -> Producer:
         if self._producer is None:
@@ -285,19 +305,17 @@ class TransactionalOutput(Output):
         await self.begin()
         return await super().commit(work, times_lost)
 
-    async def _finish(
-        self, producer: Producer, offsets: Mapping[TopicPartition, int], times_lost: int
-    ) -> None:
+    async def _finish(self, producer: Producer, offsets: _Offsets, times_lost: int) -> None:
         async with self._gate.commit(times_lost) as group:
             await producer.send_offsets_to_transaction(offsets, group)
         await producer.commit_transaction()
 
     async def fetch_committed(
-        self, sources: Sequence[TopicPartition]
+        self, sources: Sequence[TopicPartition], topic_ids: Mapping[str, UUID]
     ) -> dict[TopicPartition, int | None]:
         await self._started.wait()  # that ends this process's own open transaction
         self._dead.search()  # it may be what the offset waits for
-        return await super().fetch_committed(sources)
+        return await super().fetch_committed(sources, topic_ids)
 
     async def abandon(self) -> None:
         await self.stop()
@@ -345,9 +363,7 @@ class PlainOutput(Output):
             await delivery
         self._sent = []
 
-    async def _finish(
-        self, producer: Producer, offsets: Mapping[TopicPartition, int], times_lost: int
-    ) -> None:
+    async def _finish(self, producer: Producer, offsets: _Offsets, times_lost: int) -> None:
         await self._offsets.commit(offsets, times_lost)
 
 

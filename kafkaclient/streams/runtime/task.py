@@ -8,6 +8,7 @@ import math
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import StreamsError
@@ -22,6 +23,7 @@ from kafkaclient.streams.tasks import TRANSITIONS, TaskEvent, TaskState
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from concurrent.futures import Executor
+    from uuid import UUID
 
     from kafkaclient.streams.key_value_store import KeyValueStore
     from kafkaclient.streams.runtime.outputs import OutgoingRecord, Output
@@ -49,12 +51,19 @@ class TaskOptions:
 class _Source:
     """One input partition of a task."""
 
-    __slots__ = ("committed_offset", "dropped", "offset", "partition", "refused", "work")
+    __slots__ = (
+        *("committed_offset", "dropped", "offset", "partition"),
+        *("refused", "reset", "topic_id", "work"),
+    )
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.offset = 0
         """While RUNNING: offset of the next record to process."""
+        self.topic_id: UUID | None = None
+        """While RUNNING: the id of the topic that has this offset, if it is known."""
+        self.reset: OffsetReset | None = None
+        """Is about to change both."""
         self.committed_offset: int | None = None
         """The offset of the last commit of this instance."""
         self.refused: dict[int, Exception] = {}
@@ -148,6 +157,11 @@ class Task:
         return {each.partition: each.offset for each in self._sources.values()}
 
     @property
+    def topic_ids(self) -> dict[TopicPartition, UUID | None]:
+        """Of which topic the :attr:`offsets` are; None: not known."""
+        return {each.partition: each.topic_id for each in self._sources.values()}
+
+    @property
     def committed_offsets(self) -> dict[TopicPartition, int]:
         """The offsets of this instance's last commit; without inputs that it has not committed."""
         return {
@@ -170,10 +184,17 @@ class Task:
             )
         self._sources = {source.topic: _Source(source) for source in sources}
 
-    def start_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Begin, or continue, at these offsets of the input partitions."""
+    def start_at(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, UUID] = MappingProxyType({}),
+    ) -> None:
+        """Begin, or continue, at these offsets of the input partitions, in the topics with these
+        ids."""
         for partition, offset in offsets.items():
-            self._sources[partition.topic].offset = offset
+            source = self._sources[partition.topic]
+            source.offset, source.reset = offset, None
+            source.topic_id = topic_ids.get(partition.topic)
 
     def advance(self, event: TaskEvent) -> None:
         """Enter the next state. Raises KeyError for an event that is impossible in this state."""
@@ -237,6 +258,7 @@ class Task:
         assert work is not None
         if record.__class__ is OffsetReset:
             # Committed with the records, or alone.
+            source.reset = record
             return (), source.partition, record.offset
         self._progress.start(record, self._clock())
         if source.refused and record.offset in source.refused:
@@ -251,7 +273,10 @@ class Task:
     def record_done(self, source: TopicPartition, offset: int) -> None:
         """All that the task has done belongs to the next commit. ``offset``: of the next record of
         ``source`` to process."""
-        self._sources[source.topic].offset = offset
+        done = self._sources[source.topic]
+        done.offset = offset
+        if done.reset is not None:
+            done.topic_id, done.reset = done.reset.topic_id, None
         for store in self.task_stores:
             store.view.mark((source, offset))
 
@@ -278,9 +303,8 @@ class Task:
 
     def work(self) -> Work:
         """What to commit: everything up to the last :meth:`record_done`."""
-        return Work(
-            self.offsets, {store.changelog: store.view.marked() for store in self.task_stores}
-        )
+        changes = {store.changelog: store.view.marked() for store in self.task_stores}
+        return Work(self.offsets, changes, self.topic_ids)
 
     def on_committed(
         self, offsets: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]

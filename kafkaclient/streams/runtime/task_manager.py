@@ -17,6 +17,7 @@ from kafkaclient.streams.tasks import TaskEvent, TaskState, is_recoverable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
+    from uuid import UUID
 
     from kafkaclient.cluster.topics import FetchEnds
     from kafkaclient.group.commit_gate import CommitGate
@@ -245,7 +246,7 @@ class TaskManager:
             self.failed,
         )
         for source, offset in task.offsets.items():
-            self._inputs.add(source, offset)
+            self._inputs.add(source, offset, task.topic_ids[source])
 
     def _close_store(self, task: Task) -> None:
         del self.tasks[task.id]
@@ -277,7 +278,8 @@ class TaskManager:
         # task cannot commit any more. All changes before it are in the changelog, though perhaps
         # without their transaction's marker: the end includes open transactions.
         await self.committer.wait_until_settled(task)
-        found = await self.committer.output.fetch_committed(task.sources)
+        ids = await self._inputs.topic_ids({source.topic for source in task.sources})
+        found = await self.committer.output.fetch_committed(task.sources, ids)
         if task.task_stores:
             await self._restore(task)
         offsets = {source: offset for source, offset in found.items() if offset is not None}
@@ -292,9 +294,9 @@ class TaskManager:
                         *(task.id, offsets.pop(source), *source, end),
                         "latest" if self._inputs.begins_at_end(source) else "earliest",
                     )
-        task.start_at(offsets)
+        task.start_at(offsets, ids)
         if missing := [source for source in task.sources if source not in offsets]:
-            await self._start_at_first(task, missing)
+            await self._start_at_first(task, missing, ids)
 
     async def _restore(self, task: Task) -> None:
         """Restore the stores to the ends of their changelogs, until a later answer has the same
@@ -313,7 +315,9 @@ class TaskManager:
             grown = {changelog: end for changelog, end in again.items() if end > ends[changelog]}
             ends |= again
 
-    async def _start_at_first(self, task: Task, sources: Sequence[TopicPartition]) -> None:
+    async def _start_at_first(
+        self, task: Task, sources: Sequence[TopicPartition], ids: Mapping[str, UUID]
+    ) -> None:
         """Begin where a task begins that has not committed offsets of these inputs."""
         if any(store.position for store in task.task_stores):
             _log.warning(
@@ -325,11 +329,11 @@ class TaskManager:
             )
         at_end = [source for source in sources if self._inputs.begins_at_end(source)]
         at_first = [source for source in sources if source not in at_end]
-        task.start_at({source: await self._inputs.beginning(source) for source in at_first})
+        task.start_at({each: await self._inputs.beginning(each) for each in at_first}, ids)
         if at_end:
             # Committed now: after a failure, a later end offset would skip records.
             ends = await self._fetch_ends(at_end)
-            task.start_at(ends)  # all of them are in any commit
+            task.start_at(ends, ids)  # all of them are in any commit
             for source, offset in ends.items():
                 if added := self.committer.add(task, (), source, offset):
                     await added

@@ -16,6 +16,7 @@ from kafkaclient.errors import (
     ProducerStateError,
     TransactionAbortableError,
     TransactionTimeoutError,
+    UnknownTopicError,
     UnsupportedVersionError,
 )
 from kafkaclient.producer.producer import Producer
@@ -398,6 +399,7 @@ async def test_no_offsets_are_asked_for_out_of_a_transaction(transacting: StartP
         ({("in", 0): ("5", "m")}, "an offset must be an int from 0 to 2**63 - 1, not '5'"),
         ({("in", 0): (5, b"m")}, "an offset's metadata must be a str, not b'm'"),
         ({("in", 0): OffsetAndMetadata(5, "", "1")}, "a leader epoch must be an int"),  # type: ignore[arg-type]
+        ({("in", 0): OffsetAndMetadata(5, topic_id="1")}, "a topic id must be a UUID, not '1'"),  # type: ignore[arg-type]
     ],
 )
 @virtual_time
@@ -409,6 +411,25 @@ async def test_the_error_names_what_is_wrong_with_offsets(
         with pytest.raises((TypeError, ValueError), match=re.escape(message)):
             await producer.send_offsets_to_transaction(offsets, GROUP)
         await producer.abort_transaction()
+
+
+@virtual_time
+async def test_offsets_of_a_topic_that_does_not_exist_are_no_endless_wait(
+    fake: FakeCluster, transacting: StartProducer
+) -> None:
+    """A late repetition could write them into a topic that is created again."""
+    for _ in range(5):
+        fake.control(ApiKey.TXN_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    async with transacting(fake) as producer:
+        await producer.begin_transaction()
+        with pytest.raises(TransactionAbortableError) as caught:
+            await producer.send_offsets_to_transaction({("in", 0): 5}, GROUP)
+        assert isinstance(caught.value.__cause__, UnknownTopicError)
+        assert "in-0 does not exist" in str(caught.value.__cause__)
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send_offsets_to_transaction({("in", 0): 5}, GROUP)
+        assert fake.committed_offset(GROUP, "in", 0) == 5
 
 
 @virtual_time

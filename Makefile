@@ -81,6 +81,10 @@ peers: $(FAUST)/.installed $(QUIX)/.installed ## faust-streaming and Quix Stream
 spark-versions: $(STAMP) $(SPARKS:=/.installed) ## PySpark 4.0 to 4.3 and Spark Connect on a real broker, some minutes
 	$(BIN)/pytest integration/test_spark_versions.py
 
+kerberos: $(STAMP) ## Kerberos on real brokers; it needs apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r integration/neighbours/kerberos.txt
+	$(BIN)/pytest integration/security/test_kerberos.py
+
 # What a test's own time limit does not end (a callback swallows it, or a thread is waited for) ends here,
 # with the stacks of all threads.
 STUCK = -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
@@ -149,10 +153,11 @@ dashboard-pictures: $(STAMP) ## docs/pictures of the Grafana dashboard and of `k
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
 constraints: ## pin the newest versions that pyproject.toml allows
-	$(COMPILE) --all-extras --group dev --group docs pyproject.toml -o constraints.txt
+	$(COMPILE) --extra all --group dev --group docs pyproject.toml -o constraints.txt
 	$(COMPILE) --extra aiokafka --group faust pyproject.toml -o integration/neighbours/faust.txt
 	$(COMPILE) --group quix pyproject.toml -o integration/neighbours/quix.txt
 	$(COMPILE) --group moto pyproject.toml -o integration/neighbours/moto.txt
+	$(COMPILE) --group kerberos pyproject.toml -o integration/neighbours/kerberos.txt
 	for v in 4.0 4.1 4.2 4.3; do $(COMPILE) --extra spark --group spark$$(echo $$v | tr -d .) pyproject.toml -o integration/neighbours/spark-$$v.txt; done
 
 wheel-test: $(STAMP) ## sdist, wheels and their tests on every Python there; PYTHONS="python3.13 /path/python3" WHEEL_TEST="--unit tests/wire ..."
@@ -162,7 +167,7 @@ OLDEST := build/oldest
 
 oldest: $(STAMP) ## unit tests with the oldest dependencies that pyproject.toml allows; OLDEST_TESTS=tests/wire
 	mkdir -p $(OLDEST)
-	$(BIN)/uv pip compile --quiet --python-version 3.11 --resolution lowest-direct --all-extras --group unit --group docs --no-emit-index-url pyproject.toml > $(OLDEST)/requirements.txt
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --resolution lowest-direct --extra all --group unit --group docs --no-emit-index-url pyproject.toml > $(OLDEST)/requirements.txt
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(OLDEST)/venv
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/venv -r $(OLDEST)/requirements.txt
 	$(BIN)/uv pip install --quiet --python $(OLDEST)/venv --no-deps --no-build-isolation -e .
@@ -172,7 +177,7 @@ NEWEST := build/newest
 
 newest: $(STAMP) ## unit tests with the newest dependencies, also pre-releases, that pyproject.toml allows; NEWEST_TESTS=tests/wire
 	mkdir -p $(NEWEST)
-	$(BIN)/uv pip compile --quiet --python-version 3.11 --prerelease allow --all-extras --group unit --group docs --no-emit-index-url pyproject.toml > $(NEWEST)/requirements.txt
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --prerelease allow --extra all --group unit --group docs --no-emit-index-url pyproject.toml > $(NEWEST)/requirements.txt
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(NEWEST)/venv
 	$(BIN)/uv pip install --quiet --python $(NEWEST)/venv -r $(NEWEST)/requirements.txt
 	$(BIN)/uv pip install --quiet --python $(NEWEST)/venv --no-deps --no-build-isolation -e .
@@ -180,7 +185,7 @@ newest: $(STAMP) ## unit tests with the newest dependencies, also pre-releases, 
 
 types: $(STAMP) ## pyright --verifytypes: the type of every public name is known
 	test -x build/types/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python build/types
-	$(BIN)/uv pip install --quiet --python build/types --group types --requirements pyproject.toml --all-extras
+	$(BIN)/uv pip install --quiet --python build/types --group types --requirements pyproject.toml --extra all
 	ln -sfn $(CURDIR)/kafkaclient "$$(build/types/bin/python -c 'import site; print(site.getsitepackages()[0])')/kafkaclient"
 	PATH="$(CURDIR)/build/types/bin:$$PATH" PYTHONPATH=. build/types/bin/python -m release.types
 
@@ -190,4 +195,4 @@ extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each b
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit peers slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak slow-broker pictures dashboard-pictures constraints wheel-test oldest newest types extras clean
+.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit peers kerberos slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak slow-broker pictures dashboard-pictures constraints wheel-test oldest newest types extras clean

@@ -33,7 +33,7 @@ def _here(cluster: LocalCluster, issuer: str = "") -> dict[str, str]:
     }
 
 
-@runs("docs/how-to/security.md")
+@runs("docs/how-to/security.md", without="GSSAPI")
 async def test_the_documented_examples_run(secured, issuer, monkeypatch, block) -> None:
     monkeypatch.setenv("KAFKA_PASSWORD", USERS["alice"])
     monkeypatch.setenv("CLIENT_SECRET", "client-secret")
@@ -58,7 +58,7 @@ async def test_the_documented_examples_run(secured, issuer, monkeypatch, block) 
     assert await counts(secured) == before + 1
 
 
-@runs("docs/how-to/security.md", "properties")
+@runs("docs/how-to/security.md", "properties", without="GSSAPI")
 async def test_perf_test_takes_the_documented_property_file(secured, tmp_path, block) -> None:
     file, results = tmp_path / "client.properties", tmp_path / "results.json"
     file.write_text(block.text(_here(secured)))

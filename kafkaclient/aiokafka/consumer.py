@@ -118,6 +118,8 @@ class AIOKafkaConsumer(SubscriptionMixin, OffsetsMixin, LoopBound):
             "sasl_username": sasl_plain_username,
             "sasl_password": sasl_plain_password,
             "sasl_oauth_token_provider": token_provider_for(sasl_oauth_token_provider),
+            "sasl_kerberos_service_name": sasl_kerberos_service_name,
+            "sasl_kerberos_domain_name": sasl_kerberos_domain_name,
         }
         backoff = math.ceil(retry_backoff_ms)
         self._options: dict[str, Any] = {

@@ -145,11 +145,6 @@ def _check_sasl(sasl: Mapping[str, Any], further: Mapping[str, Any]) -> None:
             "only `PLAIN`, `GSSAPI`, `SCRAM-SHA-256`, `SCRAM-SHA-512` and `OAUTHBEARER`"
             "sasl_mechanism are supported at the moment"
         )
-    if mechanism == "GSSAPI":
-        raise ConfigError(
-            "GSSAPI (Kerberos) is not available: use PLAIN, SCRAM or OAUTHBEARER, a client "
-            "certificate (security_protocol='SSL'), or aiokafka's own producer"
-        )
     given = {**sasl, **further}
     missing = given["sasl_username"] is None or given["sasl_password"] is None
     if mechanism == "PLAIN" and missing and "sasl_jaas_config" not in further:

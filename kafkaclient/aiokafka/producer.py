@@ -120,6 +120,8 @@ class AIOKafkaProducer(TransactionMixin, LoopBound):
             "sasl_username": sasl_plain_username,
             "sasl_password": sasl_plain_password,
             "sasl_oauth_token_provider": token_provider_for(sasl_oauth_token_provider),
+            "sasl_kerberos_service_name": sasl_kerberos_service_name,
+            "sasl_kerberos_domain_name": sasl_kerberos_domain_name,
         }
         mapped: dict[str, Any] = {
             "bootstrap_servers": servers_with_ports(bootstrap_servers),

@@ -328,11 +328,13 @@ class BrokerLink:
             if self._lost_early:
                 self._lost_early = False
                 await self._security.explain_loss(connection)
-            if provider := self._security.token_provider:
-                self._stage = f"needs a token, and the provider {provider} returned none"
-            mechanism = await self._security.mechanism()
+            if awaited := self._security.awaited:
+                self._stage = f"needs {awaited}"
+            mechanism = await self._security.mechanism(self.broker.host)
             self._stage = _NOT_AUTHENTICATED
-            self._session = await self._security.authenticate(connection, mechanism)
+            self._session = await self._security.authenticate(
+                connection, mechanism, self.broker.host
+            )
         except BaseException as error:
             connection.close(error if isinstance(error, KafkaError) else None)
             connection.abort()

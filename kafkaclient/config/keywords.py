@@ -71,6 +71,13 @@ class ClientKeywords(TypedDict, total=False):
     sasl_password: str | None
     sasl_plain_password: str | None
     sasl_jaas_config: str | None
+    sasl_kerberos_service_name: str
+    sasl_kerberos_domain_name: str | None
+    sasl_kerberos_keytab: str | PathLike[str] | None
+    sasl_kerberos_principal: str | None
+    sasl_kerberos_ticket_cache: str | None
+    sasl_kerberos_ticket_renew_window_factor: float
+    sasl_kerberos_min_time_before_relogin: int
     sasl_oauth_token_provider: TokenProvider | Callable[[], Awaitable[Token]] | str | None
     sasl_oauthbearer_extensions: Mapping[str, str] | str | None
     sasl_oauthbearer_token_endpoint_url: str | None

@@ -27,7 +27,10 @@ _JAVA_STORE = (
     "private key's is ssl.key.password"
 )
 _CONTEXT = "give an ssl.SSLContext as ssl_context to decide such details"
-_KERBEROS = "GSSAPI (Kerberos) is not available"
+_KERBEROS = (
+    "tickets of a keytab are renewed without kinit, and those of a cache by what made it: see "
+    "sasl.kerberos.keytab and sasl.kerberos.principal"
+)
 _OAUTH = (
     "give sasl_oauth_token_provider for ways to a token other than OIDC client credentials, and "
     "sasl.mechanism=AWS_MSK_IAM for Amazon MSK"
@@ -103,7 +106,7 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("false",),
     ),
     # The beginnings of further keys, the longest first.
-    "sasl.kerberos.": (_KERBEROS, ("/usr/bin/kinit", "60000", "0.05", "0.8")),
+    "sasl.kerberos.": (_KERBEROS, ("/usr/bin/kinit", "0.05")),
     "sasl.oauthbearer.assertion.": (_OAUTH, ("rs256", "false", "300", "60")),
     "sasl.oauthbearer.": (
         _OAUTH,

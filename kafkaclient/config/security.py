@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from kafkaclient.config.kinds import (
+    FILLED_TEXT,
     HOST_NAME,
     PATH,
     PEM,
@@ -20,6 +21,8 @@ from kafkaclient.config.kinds import (
     TEXT,
     TOKEN_PROVIDER,
     VERBATIM,
+    integer,
+    number,
     one_of,
     optional,
     some_of,
@@ -40,7 +43,7 @@ _log = logging.getLogger(__name__)
 _SECURITY = Section("Encryption")
 _LOGIN = Section("Authentication")
 
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", MSK_IAM)
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", MSK_IAM)
 
 _OIDC_URL = "sasl_oauthbearer_token_endpoint_url"
 _OIDC_CLIENT_ID = "sasl_oauthbearer_client_credentials_client_id"
@@ -118,8 +121,8 @@ class SecurityOptions(Options):
     sasl_mechanism: str | None = _LOGIN.option(
         None, optional(one_of(*_MECHANISMS, ignore_case=True)), aliases=("sasl.mechanisms",)
     )
-    """How this client authenticates. It must be given with SASL_PLAINTEXT and SASL_SSL, because
-    Java's default, GSSAPI (Kerberos), is not available. AWS_MSK_IAM is OAUTHBEARER with tokens of
+    """How this client authenticates. It must be given with SASL_PLAINTEXT and SASL_SSL; Java's
+    default is GSSAPI (Kerberos). AWS_MSK_IAM is OAUTHBEARER with tokens of
     kafkaclient.aws.MskIamTokenProvider, for Amazon MSK."""
     sasl_username: str | None = _LOGIN.option(
         None, optional(VERBATIM), aliases=("sasl.plain.username",)
@@ -134,7 +137,30 @@ class SecurityOptions(Options):
     required username="..." password="...";` (or plain.PlainLoginModule), and for OIDC
     oauthbearer.OAuthBearerLoginModule with clientId, clientSecret, scope and extension_NAME. For
     AWS_MSK_IAM `software.amazon.msk.auth.iam.IAMLoginModule required;` with awsProfileName,
-    awsRoleArn, awsRoleSessionName, awsRoleExternalId and awsStsRegion, all of them optional."""
+    awsRoleArn, awsRoleSessionName, awsRoleExternalId and awsStsRegion, all of them optional. For
+    GSSAPI `com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab="..."
+    principal="...";`, or useTicketCache=true with or without ticketCache."""
+    sasl_kerberos_service_name: str = _LOGIN.option("kafka", FILLED_TEXT)
+    """The first part of the brokers' Kerberos principals, as in `kafka/broker.example.org@REALM`.
+    Java has no default."""
+    sasl_kerberos_domain_name: str | None = _LOGIN.option(None, optional(HOST_NAME))
+    """The host name in the brokers' principals, instead of the name or address that the client
+    connects to, as for brokers behind a load balancer. The name is aiokafka's."""
+    sasl_kerberos_keytab: Path | None = _LOGIN.option(None, optional(PATH))
+    """The keytab with the key of sasl_kerberos_principal, for GSSAPI. Without it the client uses
+    the tickets of a cache, which `kinit` or a daemon such as `k5start` has to renew."""
+    sasl_kerberos_principal: str | None = _LOGIN.option(None, optional(FILLED_TEXT))
+    """This client's Kerberos principal, as in `alice@EXAMPLE.ORG`. With a ticket cache it is not
+    needed. The name is librdkafka's."""
+    sasl_kerberos_ticket_cache: str | None = _LOGIN.option(None, optional(FILLED_TEXT))
+    """The ticket cache: a file, or what KRB5CCNAME may name, such as `KCM:`. Without it the client
+    uses the default cache of the process."""
+    sasl_kerberos_ticket_renew_window_factor: float = _LOGIN.option(0.8, number(0, 1))
+    """After this share of a ticket's life the client logs in again. If that fails, the ticket is
+    used until it ends."""
+    sasl_kerberos_min_time_before_relogin: int = _LOGIN.option(60_000, integer(0))
+    """The pause in milliseconds between logins that fail while a ticket is valid, at most a 20th of
+    its life; and before the login that follows because a broker refused a ticket."""
     sasl_oauth_token_provider: Any = _LOGIN.option(
         None, optional(TOKEN_PROVIDER), secret=True
     )  # it may hold some, and show them in its repr
@@ -205,6 +231,12 @@ _FOR_TLS = (
 )
 _WITH_KEY = ("ssl_keystore_location", "ssl_keystore_key")
 _FOR_ANY_TLS = (*_FOR_TLS, "ssl_endpoint_hostname", "ssl_key_password")
+_FOR_TICKETS = (
+    "sasl_kerberos_keytab",
+    "sasl_kerberos_principal",
+    "sasl_kerberos_ticket_cache",
+    "sasl_kerberos_domain_name",
+)
 _FOR_SASL = (
     "sasl_username",
     "sasl_password",
@@ -213,6 +245,7 @@ _FOR_SASL = (
     "sasl_oauthbearer_token_endpoint_url",
     "sasl_oauthbearer_extensions",
     *_FOR_OIDC,
+    *_FOR_TICKETS,
 )
 _FOR_PASSWORDS = ("sasl_username", "sasl_password")
 _FOR_TOKENS = (
@@ -319,7 +352,11 @@ def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
         _warn_of_unused("sasl.mechanism", chosen, _FOR_PASSWORDS, given)
         _settle_oauth(values)
         return
-    _warn_of_unused("sasl.mechanism", mechanism, _FOR_TOKENS, given)
+    if mechanism == "GSSAPI":
+        _warn_of_unused("sasl.mechanism", mechanism, (*_FOR_PASSWORDS, *_FOR_TOKENS), given)
+        _settle_kerberos(values)
+        return
+    _warn_of_unused("sasl.mechanism", mechanism, (*_FOR_TOKENS, *_FOR_TICKETS), given)
     _refuse_beside(
         f"sasl_mechanism={mechanism}", values, ("sasl_oauthbearer_extensions", *_FOR_OIDC)
     )
@@ -327,6 +364,17 @@ def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     for name in ("sasl_username", "sasl_password"):
         if "\0" in values[name] or not values[name] or not _is_unicode(values[name]):
             raise ConfigError(f"{name} must be text, not empty, without a NUL character")
+
+
+def _settle_kerberos(values: Mapping[str, Any]) -> None:
+    keytab, cache = "sasl_kerberos_keytab", "sasl_kerberos_ticket_cache"
+    if values[keytab] is not None and values[cache] is not None:
+        raise ConfigError(f"{keytab} and {cache}: give one")
+    if values[keytab] is not None and values["sasl_kerberos_principal"] is None:
+        raise ConfigError(f"{keytab} needs sasl_kerberos_principal: whose key it is")
+    for name in ("sasl_kerberos_service_name", "sasl_kerberos_principal"):
+        if "\0" in (values[name] or "") or not _is_unicode(values[name] or ""):
+            raise ConfigError(f"{name} must be text without a NUL character")
 
 
 def _settle_oauth(values: dict[str, Any]) -> None:

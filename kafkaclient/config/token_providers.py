@@ -6,7 +6,16 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaclient.config.kinds import PATH, PEM, SASL_EXTENSIONS, VERBATIM, Kind, one_of
+from kafkaclient.config.kinds import (
+    BOOLEAN,
+    FILLED_TEXT,
+    PATH,
+    PEM,
+    SASL_EXTENSIONS,
+    VERBATIM,
+    Kind,
+    one_of,
+)
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -88,12 +97,15 @@ def _load(path: str, **arguments: str) -> Any:
 MSK_IAM = "AWS_MSK_IAM"
 """The mechanism of aws-msk-iam-auth, Amazon's library for Java."""
 
+_KRB5 = "Krb5LoginModule"
+
 # The login module's class, without its package -> the mechanisms for which the module is.
 _MODULES = {
     "PlainLoginModule": ("PLAIN",),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": ("OAUTHBEARER",),
     "IAMLoginModule": (MSK_IAM,),
+    _KRB5: ("GSSAPI",),
 }
 
 # The login module's option -> the client's option with this meaning, and the kind of its value.
@@ -106,6 +118,20 @@ _OPTIONS: dict[str, tuple[str, Kind[Any]]] = {
     "ssl.truststore.location": ("https_ca_location", PATH),
     "ssl.truststore.certificates": ("https_ca_pem", PEM),
 }
+_KRB5_OPTIONS: dict[str, tuple[str, Kind[Any]]] = {
+    "principal": ("sasl_kerberos_principal", FILLED_TEXT),
+    "keyTab": ("sasl_kerberos_keytab", PATH),
+    "ticketCache": ("sasl_kerberos_ticket_cache", FILLED_TEXT),
+    "serviceName": ("sasl_kerberos_service_name", FILLED_TEXT),
+}
+_KRB5_SWITCHES = ("useKeyTab", "useTicketCache")
+# Options of Krb5LoginModule about Java's own ways, and what many files say that it does not know.
+_KRB5_WITHOUT_EFFECT = frozenset(
+    {
+        *("storeKey", "doNotPrompt", "refreshKrb5Config", "debug", "renewTGT", "renewTicket"),
+        *("isInitiator", "clearPass", "useFirstPass", "tryFirstPass", "storePass"),
+    }
+)
 _EXTENSION = "extension_"  # the rest of the word is the name of a SASL extension (KIP-342)
 _FORMAT = one_of("PEM", ignore_case=True)  # of ssl.truststore.type, which has no other value
 
@@ -128,6 +154,9 @@ def apply_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     one of these options another value.
     """
     name, options = login_module(values)
+    if name == _KRB5:
+        _apply_krb5(values, given, options)
+        return
     extensions: dict[str, str] = {}
     for number, (word, text) in enumerate(options.items(), 1):
         if word == "ssl.truststore.type":
@@ -145,6 +174,29 @@ def apply_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
         _set(values, given, option, _read(kind, word, text))
     if extensions:
         _set(values, given, "sasl_oauthbearer_extensions", extensions)
+
+
+def _apply_krb5(
+    values: dict[str, Any], given: Mapping[str, Given], options: Mapping[str, str]
+) -> None:
+    """As Java's module does it, a keytab and a cache count only if they are to be used."""
+    on = {word: _read(BOOLEAN, word, options.get(word, "false")) for word in _KRB5_SWITCHES}
+    if on["useKeyTab"] == ("keyTab" not in options) or not any(on.values()):
+        raise ConfigError(
+            f"sasl.jaas.config: {_KRB5} needs useKeyTab=true with keyTab and principal, or "
+            "useTicketCache=true"
+        )
+    for number, (word, text) in enumerate(options.items(), 1):
+        if word in _KRB5_OPTIONS:
+            option, kind = _KRB5_OPTIONS[word]
+            # Java tries the cache first. The keytab gives a ticket whenever a cache has ended.
+            if not (word == "ticketCache" and on["useKeyTab"]):
+                _set(values, given, option, _read(kind, word, text))
+        elif word not in _KRB5_WITHOUT_EFFECT and word not in _KRB5_SWITCHES:
+            raise ConfigError(
+                f"sasl.jaas.config: option {number} of {_KRB5} is none of those that kafkaclient "
+                f"knows: {', '.join((*_KRB5_SWITCHES, *_KRB5_OPTIONS))}"
+            )
 
 
 def login_module(values: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:

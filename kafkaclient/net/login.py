@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config.security import SecurityOptions
+    from kafkaclient.net.kerberos import Tickets
     from kafkaclient.net.mechanisms import Mechanism
     from kafkaclient.net.tokens import Token
 
@@ -205,6 +206,7 @@ class Login:
         self._tokens: TokenSource | None = None
         self._offered: Token | None = None
         self._extensions = options.sasl_oauthbearer_extensions or {}
+        self._tickets = _tickets(options, wall_clock) if self._kind == "GSSAPI" else None
         if self._kind == OAuthBearer.name:
             provider, name = options.sasl_oauth_token_provider, None
             if provider is None:
@@ -221,9 +223,12 @@ class Login:
                 name = f"for OIDC at {provider.where}"
             self._tokens = TokenSource(provider, wall_clock, name)
 
-    async def mechanism(self) -> Mechanism:
-        """A new mechanism; waits for a token with OAUTHBEARER, and raises what
-        :meth:`TokenSource.get` raises."""
+    async def mechanism(self, host: str) -> Mechanism:
+        """A new mechanism for the broker at this host; waits for a token with OAUTHBEARER and for
+        a ticket with GSSAPI. Raises what :meth:`TokenSource.get` and :meth:`Tickets.mechanism`
+        raise."""
+        if self._tickets is not None:
+            return await self._tickets.mechanism(host)
         if self._tokens is not None:
             return OAuthBearer(await self.token())
         if self._kind == Plain.name:
@@ -238,15 +243,30 @@ class Login:
         return replace(token, extensions={**self._extensions, **token.extensions})
 
     @property
-    def token_provider(self) -> str | None:
-        """The name of the provider that :meth:`mechanism` waits for; None without OAUTHBEARER."""
-        return None if self._tokens is None else self._tokens.provider
+    def awaited(self) -> str | None:
+        """What :meth:`mechanism` waits for, and from whom; None if it never waits."""
+        if self._tickets is not None:
+            return f"a Kerberos ticket from {self._tickets.source}, and the KDC gave none"
+        if self._tokens is not None:
+            return f"a token, and the provider {self._tokens.provider} returned none"
+        return None
 
     def missing_token(self) -> str | None:
-        """Why there is no token, for messages; None if there is one, or none is needed."""
-        return None if self._tokens is None else self._tokens.missing
+        """Why there is no token or ticket, for messages; None if there is one or none is needed."""
+        source = self._tickets or self._tokens
+        return None if source is None else source.missing
 
     def refused(self, error: BaseException) -> None:
         """Authentication has failed: discard the token, so that the next attempt gets another."""
-        if self._tokens is not None and isinstance(error, SaslAuthenticationError):
+        if not isinstance(error, SaslAuthenticationError):
+            return
+        if self._tickets is not None:
+            self._tickets.refused()
+        if self._tokens is not None:
             self._tokens.drop(self._offered)
+
+
+def _tickets(options: SecurityOptions, wall_clock: Callable[[], float]) -> Tickets:
+    from kafkaclient.net.kerberos import Tickets  # noqa: PLC0415 - few clients have tickets
+
+    return Tickets(options, wall_clock)

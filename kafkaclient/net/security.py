@@ -136,6 +136,7 @@ class SaslSession:
         self,
         connection: Connection,
         login: Login,
+        host: str,
         lifetime: float,
         *,
         clock: Callable[[], float],
@@ -143,6 +144,7 @@ class SaslSession:
     ) -> None:
         self._connection = connection
         self._login = login
+        self._host = host
         self._clock = clock
         self._rng = rng
         self._loop = asyncio.get_running_loop()
@@ -205,20 +207,20 @@ class SaslSession:
         while True:
             try:
                 async with time_limit(max(0.0, self._ends_at - self._clock())):
-                    return await self._login.mechanism()
+                    return await self._login.mechanism(self._host)
             except KafkaError as error:  # before TimeoutError: the provider's own time limit
                 left = self._ends_at - self._clock()
+                level = logging.DEBUG if pause_s else logging.WARNING  # once per session
                 pause_s = pause_s or max(left / _MOST_RETRIES, _LEAST_RETRY_PAUSE_S)
                 if not error.retriable or left <= pause_s:
                     raise
-                _log.warning(
-                    "%s; retrying, %.3g s are left", error, left, extra=self._log_fields(error)
-                )
+                text = "%s; retrying, %.3g s are left"
+                _log.log(level, text, error, left, extra=self._log_fields(error))
                 await asyncio.sleep(pause_s)
             except TimeoutError:
                 raise BrokerConnectionError(
-                    f"the session with {self._connection.node} has ended: the token provider "
-                    f"{self._login.token_provider} returned no token in time"
+                    f"the session with {self._connection.node} has ended: another one needs "
+                    f"{self._login.awaited} in time"
                 ) from None
 
 
@@ -246,21 +248,21 @@ class Security:
         return self._login is not None
 
     @property
-    def token_provider(self) -> str | None:
-        """The name of the provider that :meth:`mechanism` waits for; None if it never waits."""
-        return None if self._login is None else self._login.token_provider
+    def awaited(self) -> str | None:
+        """What :meth:`mechanism` waits for, and from whom; None if it never waits."""
+        return None if self._login is None else self._login.awaited
 
     def missing_token(self) -> str | None:
-        """Why :meth:`mechanism` waits or has failed, if that is for a token; None otherwise."""
+        """Why :meth:`mechanism` waits or has failed, if that is for a token or ticket; or None."""
         return None if self._login is None else self._login.missing_token()
 
-    async def mechanism(self) -> Mechanism | None:
-        """The mechanism for a new connection, None without SASL. Waits for a token with
-        OAUTHBEARER, and raises the errors of the token provider."""
-        return None if self._login is None else await self._login.mechanism()
+    async def mechanism(self, host: str) -> Mechanism | None:
+        """The mechanism for a new connection to this host, None without SASL. Waits for a token or
+        a ticket, and raises the errors of what gives them."""
+        return None if self._login is None else await self._login.mechanism(host)
 
     async def authenticate(
-        self, connection: Connection, mechanism: Mechanism | None
+        self, connection: Connection, mechanism: Mechanism | None, host: str
     ) -> SaslSession | None:
         """Authenticate a connection after ApiVersions; returns its session, or None without SASL.
 
@@ -274,7 +276,9 @@ class Security:
         except AuthenticationError as error:
             self._login.refused(error)
             raise
-        return SaslSession(connection, self._login, lifetime, clock=self._clock, rng=self._rng)
+        return SaslSession(
+            connection, self._login, host, lifetime, clock=self._clock, rng=self._rng
+        )
 
     async def explain_silence(self, name: str, host: str, port: int, dialer: Dialer) -> None:
         """Raise SslAuthenticationError if a broker did not answer because it expects TLS."""

@@ -101,9 +101,11 @@ async def test_the_error_names_the_server_as_it_was_given(server: str) -> None:
     assert repr(server) in str(caught.value)
 
 
-async def test_kerberos_names_the_way_out() -> None:
-    with pytest.raises(ConfigError, match=r"GSSAPI .* not available: use .*SCRAM"):
-        AIOKafkaProducer(**SASL, sasl_mechanism="GSSAPI", sasl_kerberos_service_name="kafka")
+async def test_kerberos_needs_no_more_options() -> None:
+    producer = AIOKafkaProducer(**SASL, sasl_mechanism="GSSAPI", sasl_kerberos_domain_name="lb")
+    await producer.stop()
+    assert producer._options["sasl_kerberos_service_name"] == "kafka"
+    assert producer._options["sasl_kerberos_domain_name"] == "lb"
 
 
 async def test_an_unknown_option_is_named() -> None:

@@ -141,7 +141,8 @@ DELIBERATE_DIFFERENCES: dict[str, tuple[Any, str]] = {
     "compression.gzip.level": (None, "the codec's own default, as Java's -1"),
     "compression.lz4.level": (None, "the codec's own default (KIP-390)"),
     "compression.zstd.level": (None, "the codec's own default (KIP-390)"),
-    "sasl.mechanism": (None, "GSSAPI is not available, so that one must be given"),
+    "sasl.kerberos.service.name": ("kafka", "as in librdkafka and aiokafka"),
+    "sasl.mechanism": (None, "who means Kerberos says so, so that one must be given"),
     "ssl.keystore.type": ("PEM", "Java's own formats are not read"),
     "ssl.truststore.type": ("PEM", "Java's own formats are not read"),
 }
@@ -169,6 +170,10 @@ NOT_IN_JAVA = {
     "sasl.oauthbearer.extensions": "Java has them in sasl.jaas.config",
     "ssl.endpoint.hostname": "Java verifies the name that it connects to",
     "sasl.oauth.token.provider": "an object instead of Java's callback handler classes",
+    "sasl.kerberos.domain.name": "as in aiokafka",
+    "sasl.kerberos.keytab": "as sasl.password",
+    "sasl.kerberos.principal": "as sasl.password",
+    "sasl.kerberos.ticket.cache": "an option of Krb5LoginModule in Java",
     "sasl.password": "a plain option for what Java has in sasl.jaas.config, as in librdkafka",
     "sasl.username": "as sasl.password",
     "ssl.context": "an object, as in aiokafka",
@@ -179,7 +184,7 @@ NOT_IN_JAVA = {
 
 # Defaults of Java that ask for something this client does not do.
 REFUSED_DEFAULTS = {"enable.metrics.push", "metric.reporters"}
-REFUSED_VALUES = {"sasl.mechanism", "ssl.keystore.type", "ssl.truststore.type"}
+REFUSED_VALUES = {"ssl.keystore.type", "ssl.truststore.type"}
 
 
 def build(*, mapping: dict[str, Any] | None = None, **options: Any) -> ProducerConfig:
@@ -318,7 +323,7 @@ def test_given_twice() -> None:
     ("key", "value"),
     [
         ("transaction.two.phase.commit.enable", True),
-        ("sasl.kerberos.service.name", "hunter2"),
+        ("sasl.kerberos.kinit.cmd", "hunter2"),
         ("sasl.oauthbearer.assertion.private.key.passphrase", "hunter2"),
         ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256"),
         ("ssl_keystore_password", "hunter2"),

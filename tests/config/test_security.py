@@ -19,6 +19,9 @@ PEM = "-----BEGIN X-----\nAAAA\n-----END X-----"
 PLAIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
 ALICE = {"sasl.username": "alice", "sasl.password": SECRET}
 OAUTH = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+GSSAPI = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
+KEYTAB = {"sasl_kerberos_keytab": "/k", "sasl_kerberos_principal": "alice@REALM"}
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
 MODULES = "org.apache.kafka.common.security"
 
 
@@ -49,6 +52,7 @@ def refused(**options: Any) -> str:
         ("sasl.mechanisms", "sasl_mechanism"),
         ("sasl_plain_username", "sasl_username"),
         ("sasl_plain_password", "sasl_password"),
+        ("sasl.kerberos.keytab", "sasl_kerberos_keytab"),
         ("sasl.oauthbearer.client.id", "sasl_oauthbearer_client_credentials_client_id"),
     ],
 )
@@ -120,7 +124,43 @@ def test_secrets_are_not_in_the_message_about_them(options: dict[str, Any]) -> N
         ({"security.protocol": "SASL_SSL"}, "needs sasl_mechanism: give one of PLAIN, SCRAM"),
         (PLAIN, "PLAIN needs sasl_username and sasl_password"),
         ({**PLAIN, "sasl.username": "a"}, "PLAIN needs sasl_password"),
-        ({**PLAIN, **ALICE, "sasl.mechanism": "GSSAPI"}, "give one of PLAIN, SCRAM-SHA-256"),
+        ({**PLAIN, **ALICE, "sasl.mechanism": "NTLM"}, "give one of PLAIN, SCRAM-SHA-256"),
+        ({**GSSAPI, **KEYTAB, "sasl_kerberos_ticket_cache": "KCM:"}, "ticket_cache: give one"),
+        ({**GSSAPI, "sasl_kerberos_keytab": "/k"}, "needs sasl_kerberos_principal"),
+        ({**GSSAPI, "sasl.kerberos.principal": "a\0"}, "principal must be text"),
+        ({**GSSAPI, "sasl.kerberos.service.name": ""}, "service.name"),
+        (KEYTAB, "keytab is given, but security_protocol is not"),
+        ({**GSSAPI, "sasl.kerberos.ticket.renew.jitter": 0.1}, "renewed without kinit"),
+        ({**GSSAPI, "sasl.jaas.config": f"{KRB5};"}, "needs useKeyTab=true with keyTab"),
+        (
+            {**GSSAPI, "sasl.jaas.config": f'{KRB5} keyTab="/k";'},
+            "needs useKeyTab=true with keyTab",
+        ),
+        ({**GSSAPI, "sasl.jaas.config": f"{KRB5} useKeyTab=true;"}, "with keyTab and principal"),
+        (
+            {**GSSAPI, "sasl.jaas.config": f'{KRB5} useKeyTab=true keyTab="/k";'},
+            "needs sasl_kerberos_principal",
+        ),
+        (
+            {**GSSAPI, "sasl.jaas.config": f"{KRB5} useTicketCache=true username=hunter2;"},
+            "option 2 of Krb5LoginModule is none of those",
+        ),
+        (
+            {**GSSAPI, "sasl.jaas.config": f"{KRB5} useTicketCache=maybe;"},
+            "useTicketCache must be true or false",
+        ),
+        (
+            {
+                **GSSAPI,
+                "sasl.kerberos.service.name": "other",
+                "sasl.jaas.config": f"{KRB5} useTicketCache=true serviceName=kafka;",
+            },
+            "name different values",
+        ),
+        (
+            {**PLAIN, "sasl.jaas.config": f"{KRB5} useTicketCache=true;"},
+            "Krb5LoginModule, which is for GSSAPI",
+        ),
         (OAUTH, "needs sasl_oauth_token_provider, or sasl_oauthbearer_token_endpoint_url"),
         (
             {**OAUTH, "sasl.oauthbearer.token.endpoint.url": "https://i/t"},

@@ -238,7 +238,7 @@ async def test_whom_to_trust_is_told_by_the_options(
         "Java's words": {"sasl_jaas_config": jaas},
     }[kind]
     login = Login(_config(secure_issuer, **given))
-    assert (await login.mechanism()).first() == b"n,,\x01auth=Bearer abc.def\x01\x01"
+    assert (await login.mechanism("b")).first() == b"n,,\x01auth=Bearer abc.def\x01\x01"
     (asked,) = secure_issuer.asked
     assert asked[0]["Authorization"] == f"Basic {_basic()}"
 
@@ -250,7 +250,7 @@ async def test_the_truststore_for_brokers_is_not_for_the_issuer(
     authority.cert_pem.write_to_path(file)
     login = Login(_config(secure_issuer, ssl_truststore_location=file, **CLIENT))
     with pytest.raises(BrokerConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
-        await login.mechanism()
+        await login.mechanism("b")
     assert not secure_issuer.asked
 
 

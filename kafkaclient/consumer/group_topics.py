@@ -59,8 +59,7 @@ class GroupTopics:
                 "are created",
                 *(self._group_id, ", ".join(sorted(missing))),
             )
-        counts = {name: len(listing.partitions) for name, listing in found.items()}
-        return subscription.learn(counts, match=match)
+        return subscription.learn(found, match=match)
 
     async def _listed(
         self, names: Collection[str] | None, *, skip_denied: bool = False

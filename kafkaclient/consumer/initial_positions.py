@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.cluster.identity import differs
 from kafkaclient.consumer.partitions import listed
 from kafkaclient.errors import (
     FetchTimeoutError,
@@ -137,7 +138,11 @@ class InitialPositions:
             for each in without:
                 partitions.fail(each, self._no_offset(each.topic_partition))
             return
-        new = [each for each in without if each.is_new]
+        new = [
+            each
+            for each in without
+            if each.is_new or differs(each.first_topic_id, ids.get(each.topic_partition.topic))
+        ]
         old = [each for each in without if each not in new]
         # A topic or a partition that is away holds up no other one.
         by_topic = [

@@ -300,7 +300,7 @@ class Membership:
         if self._is_closing or times_lost != self._gate.times_lost:
             return
         _log.info("group %s: %s added", self._connection.group_id, listed(partitions))
-        self._partitions.add(partitions, self._subscribed.is_new)
+        self._partitions.add(partitions, self._subscribed.is_new, self._subscribed.first_id)
         self._reports.assigned(partitions)
         await self._tell(self._listener.on_assigned, partitions)
         self._partitions.start(partitions)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from kafkaclient.consumer.records import Rows
     from kafkaclient.errors import KafkaError
@@ -45,6 +46,8 @@ class Partition:
         self.paused = False
         self.is_new = False
         """Whether it was created while the consumer was in its group."""
+        self.first_topic_id: UUID | None = None
+        """Its topic's id when the consumer joined its group. With another one it is new."""
         self.is_recreated = False
         """Whether the topic was created again while it was read: the group's offset counts only if
         it is surely one of the new topic."""

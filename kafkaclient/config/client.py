@@ -16,7 +16,8 @@ from kafkaclient.config.kinds import (
     one_of,
 )
 from kafkaclient.config.options import REQUIRED, Section, read_options
-from kafkaclient.config.security import SecurityOptions, settle_security
+from kafkaclient.config.security import SecurityOptions
+from kafkaclient.config.security_checks import settle_security
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:

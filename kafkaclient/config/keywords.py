@@ -47,6 +47,7 @@ class ClientKeywords(TypedDict, total=False):
     ssl_cafile: str | PathLike[str] | None
     ssl_truststore_certificates: str | None
     ssl_ca_pem: str | None
+    ssl_truststore_password: str | None
     ssl_truststore_type: str
     ssl_keystore_location: str | PathLike[str] | None
     ssl_certificate_location: str | PathLike[str] | None
@@ -57,6 +58,7 @@ class ClientKeywords(TypedDict, total=False):
     ssl_certificate_pem: str | None
     ssl_keystore_key: str | None
     ssl_key_pem: str | None
+    ssl_keystore_password: str | None
     ssl_keystore_type: str
     ssl_key_password: str | None
     ssl_password: str | None

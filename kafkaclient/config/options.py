@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-_JAVA_STORE = (
-    "certificates and keys are read from PEM files, which have no password of their own; the "
-    "private key's is ssl.key.password"
-)
 _CONTEXT = "give an ssl.SSLContext as ssl_context to decide such details"
 _KERBEROS = (
     "tickets of a keytab are renewed without kinit, and those of a cache by what made it: see "
@@ -95,12 +91,10 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ssl.cipher.suites": (_CONTEXT, ()),
     "ssl.engine.factory.class": (_PYTHON_CLASSES, ()),
     "ssl.keymanager.algorithm": (_CONTEXT, ("sunx509", "pkix")),
-    "ssl.keystore.password": (_JAVA_STORE, ()),
     "ssl.protocol": ("see ssl.enabled.protocols", ("tlsv1.3", "tlsv1.2", "tls")),
     "ssl.provider": (_PYTHON_CLASSES, ()),
     "ssl.secure.random.implementation": (_CONTEXT, ()),
     "ssl.trustmanager.algorithm": (_CONTEXT, ("pkix",)),
-    "ssl.truststore.password": (_JAVA_STORE, ()),
     "transaction.two.phase.commit.enable": (
         "two-phase commit with a store of your own (KIP-939) is not available",
         ("false",),

@@ -20,6 +20,7 @@ from kafkaclient.errors import (
     ConfigError,
     KafkaError,
 )
+from kafkaclient.log_fields import log_fields
 from kafkaclient.net.mechanisms import SaslRefusedError
 from kafkaclient.net.off_loop import OffLoop
 
@@ -181,7 +182,7 @@ class Tickets:
                 raise
             if self._ticket is not None:
                 self._ticket, self._warned = None, False
-            self._warn("%s; the last ticket has ended: no new connection can log in", error)
+            self._warn(error, "the last ticket has ended: no new connection can log in")
             raise BrokerConnectionError(self.missing) from error
 
     async def _renew(self, ticket: _Ticket) -> None:
@@ -191,18 +192,18 @@ class Tickets:
             now, life_s = self._wall_clock(), ticket.ends_at - ticket.taken_at
             self._next_login = now + min(self._pause_s, life_s / _RETRIES)
             left_s = max(0.0, ticket.ends_at - now)
-            self._warn("%s; the present ticket is used for %.0f s more", error, left_s)
+            self._warn(error, f"the present ticket is used for {left_s:.0f} s more")
 
     def _took(self, new: _Ticket) -> _Ticket:
         self._next_login = new.taken_at + self._used_share * (new.ends_at - new.taken_at)
         self._ticket, self._had_ticket, self._warned, self.missing = new, True, False, None
         return new
 
-    def _warn(self, text: str, *values: object) -> None:
+    def _warn(self, error: KafkaError, what_follows: str) -> None:
         """Once, until there is a new ticket or the present one ends."""
         if not self._warned:
             self._warned = True
-            _log.warning(text, *values)
+            _log.warning("%s; %s", error, what_follows, extra=log_fields(error))
 
     # --- in a thread ---
 

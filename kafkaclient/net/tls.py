@@ -1,4 +1,4 @@
-"""TLS contexts for the ``ssl`` options, from PEM files or text."""
+"""TLS contexts for the ``ssl`` options, from PEM files or text, and from PKCS12 files."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.security import SecurityOptions
 
-
-# --- TLS contexts for the ``ssl`` options, from PEM files or text ---------------------------------
 
 _log = logging.getLogger(__name__)
 
@@ -105,17 +103,21 @@ def _trust(context: ssl.SSLContext, options: SecurityOptions) -> None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         names = ("ssl_truststore_location", "ssl_truststore_certificates")
-        _trust_only(context, path, pem, names)
+        _trust_only(context, path, pem, names, options.ssl_truststore_password)
 
 
 def _trust_only(
-    context: ssl.SSLContext, path: Path | None, pem: str | None, names: tuple[str, str]
+    context: ssl.SSLContext,
+    path: Path | None,
+    pem: str | None,
+    names: tuple[str, str],
+    password: str | None = None,
 ) -> None:
     """``names``: the options for the path and for the text."""
     if path is None:
         where, text = names[1], pem or ""
     else:
-        where, text = f"{names[0]}={path}", _read(path, names[0])
+        where, text = f"{names[0]}={path}", _read(path, names[0], password)
     certificates = [block for kind, block in _blocks(text) if kind.endswith("CERTIFICATE")]
     if not certificates:
         raise ConfigError(f"{where} holds no certificate in PEM{_instead(text)}")
@@ -129,7 +131,7 @@ def _identify(context: ssl.SSLContext, options: SecurityOptions) -> None:
     path = options.ssl_keystore_location
     if path is not None:
         where = f"ssl_keystore_location={path}"
-        chain = key = _read(path, "ssl_keystore_location")
+        chain = key = _read(path, "ssl_keystore_location", options.ssl_keystore_password)
         if options.ssl_key_location is not None:
             where += f" with ssl_key_location={options.ssl_key_location}"
             key = _read(options.ssl_key_location, "ssl_key_location")
@@ -146,6 +148,8 @@ def _identify(context: ssl.SSLContext, options: SecurityOptions) -> None:
         raise ConfigError(f"{where} holds {len(keys)} private keys in PEM; one is needed")
     kind, text = keys[0]
     password = options.ssl_key_password
+    if options.ssl_keystore_password and password not in (None, options.ssl_keystore_password):
+        raise ConfigError(f"{where}: a PKCS12 file has one password, and ssl_key_password another")
     if password is None and ("ENCRYPTED" in kind or "Proc-Type: 4,ENCRYPTED" in text):
         raise ConfigError(f"{where}: the private key is encrypted; give ssl_key_password")
     try:
@@ -167,22 +171,65 @@ def _why_no_identity(where: str, error: ssl.SSLError, password: str | None) -> s
     return f"{where}: certificate or private key cannot be read ({error.reason or error})"
 
 
-def _read(path: Path, option: str) -> str:
+def _read(path: Path, option: str, password: str | None = None) -> str:
+    """The file's PEM text, or what a PKCS12 file has as PEM text."""
     try:
-        return path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{option}={path} is not a PEM file{_JAVA}") from error
+        content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{option}={path} cannot be read: {error.strerror}") from error
     except ValueError as error:  # a path with a null byte
         raise ConfigError(f"{option}={str(path)!r} cannot be read: {error}") from error
+    where = f"{option}={path}"
+    if content.startswith(_JKS):
+        raise ConfigError(
+            f"{where} is a Java keystore of type JKS or JCEKS; convert it: keytool -importkeystore "
+            f"-srckeystore {path} -destkeystore {path.with_suffix('.p12')} -deststoretype PKCS12"
+        )
+    if content.startswith(_DER) and option in _STORES:
+        return _pkcs12(content, where, option.replace("location", "password"), password)
+    if password:
+        raise ConfigError(
+            f"{where} is a PEM file, which has no password of its own; the private key's is "
+            "ssl_key_password"
+        )
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{where} is not a PEM file") from error
 
 
-_JAVA = "; Java's own formats (JKS, PKCS12) are not read, `keytool -exportcert -rfc` writes PEM"
+def _pkcs12(content: bytes, where: str, option: str, password: str | None) -> str:
+    """The certificates and the key, which never leave the memory. ``option`` is the password's."""
+    try:
+        from cryptography.hazmat.primitives import serialization as to  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigError(
+            f'{where} is a PKCS12 file, which needs cryptography: pip install "kafkaclient[pkcs12]"'
+        ) from error
+    try:
+        store = pkcs12.load_pkcs12(content, (password or "").encode() or None)
+    except ValueError as error:
+        raise ConfigError(
+            f"{where} is no PKCS12 file, or {option} is "
+            f"{'missing' if password is None else 'wrong'}"
+        ) from error
+    parts = [each.certificate.public_bytes(to.Encoding.PEM) for each in store.additional_certs]
+    if store.cert is not None:
+        parts.insert(0, store.cert.certificate.public_bytes(to.Encoding.PEM))
+    if store.key is not None:
+        plain = (to.Encoding.PEM, to.PrivateFormat.PKCS8, to.NoEncryption())
+        parts.append(store.key.private_bytes(*plain))
+    return b"".join(parts).decode()
+
+
+_STORES = ("ssl_truststore_location", "ssl_keystore_location")
+_DER = b"\x30"  # no PEM file begins so: it would be the digit 0
+_JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 
 
 def _instead(text: str) -> str:
-    return "" if _BLOCK.search(text) else _JAVA
+    return "" if _BLOCK.search(text) else ": it is another format"
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from docsite.options import PAGES
-from kafkaclient.config import ProducerConfig, security
+from kafkaclient.config import ProducerConfig, security_checks
 from kafkaclient.errors import ConfigError
 
 SECRET = "hunter2"
@@ -77,6 +77,8 @@ def test_the_options_with_secrets_say_so() -> None:
     assert secret == {
         "ssl_keystore_key",
         "ssl_key_password",
+        "ssl_keystore_password",
+        "ssl_truststore_password",
         "sasl_password",
         "sasl_jaas_config",
         "sasl_oauth_token_provider",
@@ -125,6 +127,14 @@ def test_secrets_are_not_in_the_message_about_them(options: dict[str, Any]) -> N
         (PLAIN, "PLAIN needs sasl_username and sasl_password"),
         ({**PLAIN, "sasl.username": "a"}, "PLAIN needs sasl_password"),
         ({**PLAIN, **ALICE, "sasl.mechanism": "NTLM"}, "give one of PLAIN, SCRAM-SHA-256"),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.password": SECRET},
+            "ssl.truststore.password is given, and no ssl_truststore_location",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.password": SECRET, "ssl_cafile": "/ca"},
+            "ssl.keystore.password is given, and no ssl_keystore_location",
+        ),
         ({**GSSAPI, **KEYTAB, "sasl_kerberos_ticket_cache": "KCM:"}, "ticket_cache: give one"),
         ({**GSSAPI, "sasl_kerberos_keytab": "/k"}, "needs sasl_kerberos_principal"),
         ({**GSSAPI, "sasl.kerberos.principal": "a\0"}, "principal must be text"),
@@ -213,7 +223,7 @@ def test_secrets_are_not_in_the_message_about_them(options: dict[str, Any]) -> N
             "ssl_context is given, which is used as it is; ssl_cafile would have no effect",
         ),
         ({"security.protocol": "SSL", "ssl_context": "default"}, "give an ssl.SSLContext"),
-        ({"ssl.truststore.type": "JKS"}, "is not accepted: give one of PEM"),
+        ({"ssl.truststore.type": "BKS"}, "is not accepted: give one of PEM"),
         ({"ssl.enabled.protocols": "TLSv1.1,TLSv1.2"}, "one or more of TLSv1.2, TLSv1.3"),
         ({"ssl.enabled.protocols": ""}, "one or more of TLSv1.2, TLSv1.3"),
         ({"sasl_oauth_token_provider": "a.Provider"}, "an async function"),
@@ -297,7 +307,7 @@ def test_a_protocol_that_is_given_is_a_decision() -> None:
 def test_what_the_protocol_leaves_unused_is_logged_once(
     options: dict[str, Any], words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    security._warn_once.cache_clear()
+    security_checks._warn_once.cache_clear()
     build(**options)
     build(**options)
     (record,) = caplog.records
@@ -322,7 +332,7 @@ def test_what_the_protocol_leaves_unused_is_logged_once(
 def test_nothing_is_logged_if_no_credentials_are_unused(
     options: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    security._warn_once.cache_clear()
+    security_checks._warn_once.cache_clear()
     build(**options)
     assert not caplog.records
 

@@ -1,15 +1,18 @@
-"""From PEM files and text to contexts; what is wrong with them is told when they are read."""
+"""From PEM and PKCS12 to contexts; what is wrong with them is told when they are read."""
 
 from __future__ import annotations
 
 import logging
 import os
 import ssl
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization as keys
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import ConfigError
@@ -112,6 +115,50 @@ def test_an_identity_from_files_and_from_text(
     assert not before or set(os.listdir("/proc/self/fd")) <= before
 
 
+def _store(key: str, chain: str) -> bytes:
+    leaf, *rest = x509.load_pem_x509_certificates(chain.encode())
+    private: Any = keys.load_pem_private_key(key.encode(), None)
+    lock = keys.BestAvailableEncryption(PASSWORD.encode())
+    return pkcs12.serialize_key_and_certificates(b"client", private, leaf, rest, lock)
+
+
+@pytest.mark.parametrize("kind", [None, "PKCS12", "JKS"])
+def test_pkcs12_files_are_known_by_themselves(
+    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str | None
+) -> None:
+    """Java's JKS reads them, too. The key goes through memory only."""
+    leaf = authority.create_child_ca().issue_cert("client@example.org")
+    trusted = [
+        x509.load_pem_x509_certificate(ca.cert_pem.bytes()) for ca in (authority, trustme.CA())
+    ]
+    lock = keys.BestAvailableEncryption(PASSWORD.encode())
+    (tmp_path / "key.p12").write_bytes(_store(_key(leaf), _pem(leaf)))
+    (tmp_path / "trust.p12").write_bytes(
+        pkcs12.serialize_key_and_certificates(None, None, None, trusted, lock)
+    )
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    options = {
+        "ssl.truststore.location": tmp_path / "trust.p12",
+        "ssl.truststore.password": PASSWORD,
+        "ssl.keystore.location": tmp_path / "key.p12",
+        "ssl.keystore.password": PASSWORD,
+        "ssl.key.password": PASSWORD,
+    }
+    if kind is not None:
+        options |= {"ssl.truststore.type": kind, "ssl.keystore.type": kind}
+    contexts = _contexts(**options)
+    assert _trusts(contexts.context()) == 2
+
+
+def test_pkcs12_without_its_package_names_the_extra(
+    leaf: trustme.LeafCert, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key.p12").write_bytes(_store(_key(leaf), _pem(leaf)))
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
+    with pytest.raises(ConfigError, match=r'pip install "kafkaclient\[pkcs12\]"'):
+        _contexts(**{"ssl.keystore.location": tmp_path / "key.p12"})
+
+
 def test_a_key_given_as_text_never_gets_onto_a_disk(
     leaf: trustme.LeafCert, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -145,12 +192,31 @@ class Broken:
         cases: dict[str, dict[str, Any]] = {
             "cannot be read: No such file": {"ssl.truststore.location": "/no/such/file"},
             "cannot be read: embedded null": {"ssl.truststore.location": "x\0y"},
-            "holds no certificate in PEM; Java's own": {
+            "holds no certificate in PEM: it is another format": {
                 "ssl.truststore.location": self.file("no PEM")
             },
             "holds no certificate in PEM$": {"ssl.truststore.location": self.file(self.key)},
-            "is not a PEM file; Java's own formats": {
-                "ssl.truststore.location": self.file(b"\xfe\xed\xfe\xed")
+            "is not a PEM file": {"ssl.truststore.location": self.file(b"\xff\xff")},
+            r"-importkeystore -srckeystore .* -destkeystore .*p12 -deststoretype PKCS12$": {
+                "ssl.truststore.location": self.file(b"\xfe\xed\xfe\xed\0\0\0\2"),
+                "ssl.truststore.password": PASSWORD,
+                "ssl.truststore.type": "JKS",
+            },
+            "is a PEM file, which has no password of its own": {
+                "ssl.keystore.location": self.file(self.key + self.chain),
+                "ssl.keystore.password": PASSWORD,
+            },
+            "is no PKCS12 file, or ssl_keystore_password is missing": {
+                "ssl.keystore.location": self.file(_store(self.key, self.chain))
+            },
+            "is no PKCS12 file, or ssl_keystore_password is wrong": {
+                "ssl.keystore.location": self.file(_store(self.key, self.chain)),
+                "ssl.keystore.password": "not-the-password",
+            },
+            "has one password, and ssl_key_password another": {
+                "ssl.keystore.location": self.file(_store(self.key, self.chain)),
+                "ssl.keystore.password": PASSWORD,
+                "ssl.key.password": "another",
             },
             "holds a certificate that cannot be read": {
                 "ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----\nAAAA\n"
@@ -186,9 +252,14 @@ def _locked(key: str) -> str:
     [
         "cannot be read: No such file",
         "cannot be read: embedded null",
-        "holds no certificate in PEM; Java's own",
+        "holds no certificate in PEM: it is another format",
         "holds no certificate in PEM$",
-        "is not a PEM file; Java's own formats",
+        "is not a PEM file",
+        r"-importkeystore -srckeystore .* -destkeystore .*p12 -deststoretype PKCS12$",
+        "is a PEM file, which has no password of its own",
+        "is no PKCS12 file, or ssl_keystore_password is missing",
+        "is no PKCS12 file, or ssl_keystore_password is wrong",
+        "has one password, and ssl_key_password another",
         "holds a certificate that cannot be read",
         "holds 0 private keys",
         "holds 2 private keys",
@@ -203,7 +274,8 @@ def test_what_cannot_be_used_is_told_at_once(
 ) -> None:
     with pytest.raises(ConfigError, match=case) as caught:
         _contexts(**Broken(leaf, tmp_path).options(case))
-    assert "password" not in str(caught.value).replace("ssl_key_password", "")
+    assert PASSWORD not in str(caught.value)
+    assert "not-the-password" not in str(caught.value)
     assert "PRIVATE" not in str(caught.value)
 
 

@@ -202,12 +202,12 @@ class Admission:
         self._metrics.buffer_waited(self._clock() - asked_at)
         return send.is_woken
 
-    async def wait_exclusive(self, topic: str, room: int) -> WaitingCall:
-        """Wait until many records may be appended, with ``room`` bytes of buffer space; at most
-        ``max_block`` seconds. The caller must call :meth:`PendingSends.end`."""
-        send = self.pending_sends.join_exclusive(self._accumulator.topic(topic), room)
+    async def wait_exclusive(self, topic: str, deadline: float) -> WaitingCall:
+        """Wait until many records may be appended. The caller must call
+        :meth:`PendingSends.end`."""
+        send = self.join_exclusive(topic)
         try:
-            await self.wait_turn(send, self.deadline())
+            await self.wait_turn(send, deadline)
         except BaseException:
             self.pending_sends.end(send)
             raise

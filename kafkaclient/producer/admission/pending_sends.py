@@ -110,10 +110,11 @@ class PendingSends:
             self.start_serializer(call, record, self._limit, partial(self._serialized, call))
         return self._join(call)
 
-    def join_exclusive(self, topic: TopicBuffer, room: int = 0) -> WaitingCall:
-        """Wait to append many records, with ``room`` bytes of buffer space. No other record of the
-        topic comes in between until :meth:`end`, also while the caller lets other tasks run."""
-        return self._join(WaitingCall(self._queue(topic, EVERY), None, room, exclusive=True))
+    def join_exclusive(self, topic: TopicBuffer) -> WaitingCall:
+        """Wait to append many records. No other record of the topic comes in between until
+        :meth:`end`, also while the caller lets other tasks run. Without buffer space: it is
+        claimed for a record (:meth:`claim`), so that those for other brokers can pass."""
+        return self._join(WaitingCall(self._queue(topic, EVERY), None, 0, exclusive=True))
 
     def claim(
         self, topic: TopicBuffer, call: WaitingCall | None, room: int, record: Record

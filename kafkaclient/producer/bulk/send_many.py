@@ -104,6 +104,7 @@ class BulkSend:
         """Keeps other callers from appending to the topic, to the end of a slice."""
         self._aside: dict[int, SetAside] = {}
         """By place, the rows that the others pass. Those that failed stay: the call ends."""
+        self._waits_until: float | None = None
         self._refreshed = False
         """Whether the call has waited for the topic's latest partition count."""
 
@@ -122,7 +123,7 @@ class BulkSend:
     async def wait_for_partitions(self) -> None:
         """Wait for the topic's metadata: rows name partitions, which are checked first."""
         if not self._core.admission.is_known(self._topic):
-            self._pending = await self._core.admission.wait_exclusive(self._topic, self._room)
+            self._pending = await self._core.admission.wait_exclusive(self._topic, self._deadline())
         buffer = self._core.accumulator.topic(self._topic)
         self.partitions = buffer.known_view.partition_count
 
@@ -215,9 +216,8 @@ class BulkSend:
                 if self._joins_aside(rows, at):  # else later calls would pass it
                     at += 1
                     continue
-                self._end_call_deadline()
-                room = self._room_for(self._record(rows, at))
-                self._pending = await self._core.admission.wait_exclusive(self._topic, room)
+                deadline = self._deadline()
+                self._pending = await self._core.admission.wait_exclusive(self._topic, deadline)
                 continue
             first, at = at, self._append(rows, at, stop)
             if at == first:
@@ -290,7 +290,7 @@ class BulkSend:
             await self._wait_new_partition(record.partition)
             return True
         send = self._pending = self._claim(self._pending, record)
-        deadline, place = admission.deadline(), send.queue.place
+        deadline, place = self._deadline(), send.queue.place
         taken = admission.pending_sends.comes_free_soon(buffer.share_of(place))
         if place == EVERY or await admission.comes_within(send, _PATIENCE_S if taken else 0.0):
             await admission.wait_turn(send, deadline)
@@ -339,10 +339,18 @@ class BulkSend:
                     await self._wait_new_partition(record.partition)
                 else:
                     aside.send = self._claim(aside.send, record)
-                    await admission.wait_turn(aside.send, admission.deadline())
+                    await admission.wait_turn(aside.send, self._deadline())
             del self._aside[place]
         finally:
             self._end_turn(aside)
+
+    def _deadline(self) -> float:
+        """When a wait that begins now has to end: the waits before the first record is appended end
+        together, and each later one has max.block.ms."""
+        self._end_call_deadline()
+        if self._waits_until is None or self.delivery.records:
+            self._waits_until = self._core.admission.deadline()
+        return self._waits_until
 
     def _end_call_deadline(self) -> None:
         """Once records are appended, each wait of the call has max.block.ms of its own."""

@@ -313,3 +313,28 @@ async def test_rows_take_the_place_of_batches_that_expire(producing: StartProduc
         well = sum(len(written(fake)[partition]) for partition in (1, 2, 4, 5))
         assert well + caught.value.failed == len(rows)
         fake.resume_broker(0)
+
+
+@pytest.mark.parametrize("size", [1_000, 5_000, 12_000])
+@virtual_time
+async def test_calls_that_waited_for_metadata_take_no_more_than_their_share(
+    producing: StartProducer, size: int
+) -> None:
+    """Each call has one row. Those for the broker that takes nothing are admitted in one pass of
+    the event loop with the others, and leave them what they need."""
+    fake = cluster()
+    async with producing(fake, **OPTIONS | {"buffer_memory": 64_000}) as producer:
+        await warm(producer)
+        fake.create_topic("new", 6)
+        fake.stall_broker(0)
+        sends = [
+            asyncio.create_task(
+                producer.send_many("new", [bytes(100 if n % 6 else size)], partition=n % 6)
+            )
+            for n in range(1, 600)
+        ]
+        await asyncio.sleep(2)
+        there = sum(len(fake.log("new", partition)) for partition in (1, 2, 4, 5))
+        assert there == sum(n % 3 > 0 for n in range(1, 600))
+        fake.resume_broker(0)
+        await asyncio.gather(*[await sent for sent in sends])

@@ -82,7 +82,7 @@ class Story:
 
     def join(self, topic: TopicBuffer, nbytes: int, *, exclusive: bool, partition: int = 0) -> None:
         if exclusive:
-            self.sends.append(self.lines.join_exclusive(topic, nbytes))
+            self.sends.append(self.lines.join_exclusive(topic))
         else:
             record = Record(0, None, b"", (), partition, nbytes)
             self.sends.append(self.lines.join(topic, record))

@@ -68,10 +68,11 @@ class OffsetsMixin:
         try:
             with Translation():
                 await self._consumer.commit(checked)
-        except BrokerError as error:
-            if error.code not in _MEMBERSHIP_CHANGED:
+        except (BrokerError, ConsumerStateError) as error:
+            refusal = error.__cause__ if isinstance(error, ConsumerStateError) else error
+            if not isinstance(refusal, BrokerError) or refusal.code not in _MEMBERSHIP_CHANGED:
                 raise
-            kinds = errors.CommitFailedError, errors.for_code(error.code)
+            kinds = errors.CommitFailedError, errors.for_code(refusal.code)
             raise joined_error(kinds, error) from error
 
     async def committed(self, partition: TopicPartition) -> int | None:

@@ -7,7 +7,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import ConsumerStateError, KafkaError
+from kafkaclient.broker_errors import ErrorCode
+from kafkaclient.errors import BrokerError, ConsumerStateError, KafkaError
 from kafkaclient.time_limit import time_limit
 
 if TYPE_CHECKING:
@@ -19,6 +20,21 @@ if TYPE_CHECKING:
     from kafkaclient.types import OffsetAndMetadata, TopicPartition
 
 _log = logging.getLogger(__name__)
+
+_EVICTED = frozenset(
+    {
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    }
+)
+"""The coordinator has given the partitions to others, and this member does not know yet."""
+_LOST = (
+    "another member of the group may have it, and consumes again what was not committed before. A "
+    "partition is lost if the application keeps a record in hand for longer than "
+    "max.poll.interval.ms, or blocks the event loop for longer than session.timeout.ms"
+)
 
 
 class Commits:
@@ -43,19 +59,25 @@ class Commits:
     async def commit(
         self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None
     ) -> None:
-        """Commit these offsets, or what is finished. Raises as :meth:`.GroupOffsets.commit`."""
+        """Commit these offsets, or what is finished. Raises as :meth:`.GroupOffsets.commit`, and
+        ConsumerStateError if a partition was lost."""
         if self._offsets is None:
             raise ConsumerStateError("only a consumer with a group_id commits offsets")
         self._check(offsets)
-        if offsets is None:
-            await self._commit_now(self._partitions.finished_offsets)
-            return
 
         def checked() -> Mapping[TopicPartition, int | OffsetAndMetadata]:
+            if offsets is None:
+                return self._partitions.finished_offsets()
             self._check(offsets)
             return offsets
 
-        await self._commit_now(checked)
+        try:
+            await self._commit_now(checked)
+        except BrokerError as error:
+            if error.code not in _EVICTED:
+                raise
+            text = f"{error}. The partition is not assigned to this consumer any more: {_LOST}"
+            raise ConsumerStateError(text) from error
 
     async def _commit_now(
         self, wanted: Callable[[], Mapping[TopicPartition, int | OffsetAndMetadata]]
@@ -84,10 +106,7 @@ class Commits:
         if lost is not None:
             raise ConsumerStateError(
                 f"{lost} is not assigned to this consumer any more, so nothing was committed: "
-                "another member of the group may have it, and consumes again what was not "
-                "committed before. A partition is lost if the application keeps a record in hand "
-                "for longer than max.poll.interval.ms, or blocks the event loop for longer than "
-                "session.timeout.ms"
+                f"{_LOST}"
             )
 
     async def run(self) -> None:

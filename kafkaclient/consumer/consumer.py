@@ -141,7 +141,10 @@ class Consumer(ObservationMixin):
     async def stop(self) -> None:
         """Commit what is finished, leave the group, and disconnect. Loops of other tasks end. Does
         not wait for a record in hand. If it is canceled, stopping continues. In a method of the
-        rebalance listener it returns at once."""
+        rebalance listener it returns at once. Raises ConsumerStateError in another event loop than
+        that of :meth:`start`."""
+        if self._runtime is not None and not self._is_closed:
+            self._running()  # raises in another event loop
         self._is_closing = True
         if self._runtime is None:
             self._is_closed = True

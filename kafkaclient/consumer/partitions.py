@@ -294,7 +294,8 @@ class Partitions:
         if partition is None or (rows := partition.rows) is None:
             return None
         rows.step_back()
-        if rows.is_tracked is tracked and (rows.is_untouched or not whole):
+        fits = rows.is_tracked is tracked and (rows.is_untouched or not whole)
+        if fits and not partition.paused:
             return rows
         self._rewind(partition, rows)
         return None

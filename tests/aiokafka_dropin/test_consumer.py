@@ -392,3 +392,14 @@ async def test_each_call_raises_what_the_coordinator_refuses(fake: FakeCluster, 
         for _ in range(2):
             with pytest.raises(theirs.GroupAuthorizationFailedError):
                 await consumer.getone()
+
+
+@virtual_time
+async def test_the_commit_of_an_evicted_member_fails(fake: FakeCluster) -> None:
+    async with started(fake, "t", group_id="g") as consumer:
+        await consumer.getone()
+        fake.control(ApiKey.OFFSET_COMMIT, ErrorCode.UNKNOWN_MEMBER_ID)
+        with pytest.raises(theirs.CommitFailedError) as failed:
+            await consumer.commit()
+        assert isinstance(failed.value, theirs.UnknownMemberIdError)
+        assert isinstance(failed.value, ours.ConsumerStateError)

@@ -39,6 +39,7 @@ _LEAVE_TIMEOUT_S = 5.0
 _COMMIT_TIMEOUT_S = 10.0
 _CLOSING_S = 30.0  # the listener may take at most this long when the consumer is closed
 _FIRST_LOOK_S = 1.0  # for topics that do not exist yet; the pause doubles up to metadata.max.age.ms
+_LOOK_AGAIN_S = 2.0  # other members wait for it
 # A coordinator's answers if it has no KIP-848, or the group's classic members cannot be taken over.
 _CLASSIC_ONLY = frozenset(
     {
@@ -174,7 +175,11 @@ class Membership:
     async def _be_classic(self) -> None:
         config = self._config
         protocol = ClassicProtocol(
-            config.partition_assignment_strategy, self._topics, self._group_topics.counts, self
+            config.partition_assignment_strategy,
+            self._topics,
+            self._group_topics.counts,
+            self._look_again,
+            self,
         )
         options = MemberOptions(
             session_timeout_ms=config.session_timeout_ms,
@@ -246,6 +251,14 @@ class Membership:
     async def _learn_topics(self) -> bool:
         """Look for the topics of the subscription. Whether other ones match its pattern now."""
         return await self._group_topics.learn(self._subscribed, match=self._is_classic)
+
+    async def _look_again(self) -> None:
+        """Match the pattern before the group rebalances: another member may have found a new topic,
+        for which the group need not rebalance once more (as in Java)."""
+        if self._matches:
+            with suppress(TimeoutError, KafkaError):  # the next look tells of it
+                async with time_limit(_LOOK_AGAIN_S):
+                    await self._learn_topics()
 
     @property
     def _matches(self) -> bool:

@@ -59,7 +59,8 @@ class ClassicProtocol:
     any other assignor, all partitions are given up before each rebalance, as in Java.
 
     ``topics`` returns the member's topics; ``counts`` fetches the numbers of partitions of topics,
-    without those that do not exist, or that this client may not describe.
+    without those that do not exist, or that this client may not describe. ``look_again`` is awaited
+    before each further join, for ``topics`` to have what other members may have found.
     """
 
     def __init__(
@@ -67,8 +68,10 @@ class ClassicProtocol:
         assignors: Collection[str],
         topics: Callable[[], Collection[str]],
         counts: Callable[[Collection[str]], Awaitable[Mapping[str, int]]],
+        look_again: Callable[[], Awaitable[None]],
         assignee: Assignee,
     ) -> None:
+        self._look_again = look_again
         self._assignors = tuple(assignors)
         self._is_eager = self._assignors != (COOPERATIVE_STICKY,)
         self._topics = topics
@@ -94,6 +97,7 @@ class ClassicProtocol:
 
     async def before_rejoin(self) -> None:
         self._assignee.rebalance_began()
+        await self._look_again()
         if self._is_eager and self._claims.owned:
             await self._assignee.revoked(frozenset(self._claims.owned))
             self._claims.keep(frozenset())

@@ -279,6 +279,26 @@ async def test_what_is_created_meanwhile_is_consumed_from_its_beginning(
         loop.task.cancel()
 
 
+@pytest.mark.parametrize("how", [COOPERATIVE, *EAGER], ids=str)
+@virtual_time
+async def test_a_topic_that_matches_the_pattern_is_one_rebalance(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
+    """Though each member looks for topics at times of its own."""
+    options = {**how, "topics": (), "pattern": "t.*", "metadata_max_age_ms": 20_000}
+    logs = Log(), Log()
+    async with group(tools, fake, listener=logs[0], **options) as a:
+        await asyncio.sleep(10)
+        async with group(tools, fake, listener=logs[1], **options) as b:
+            await tools.until(lambda: len(a.assignment) == len(b.assignment) == 2)
+            await asyncio.sleep(60)
+            joins = len(fake.requests_of(ApiKey.JOIN_GROUP))
+            fake.create_topic("t2", 2)
+            await asyncio.sleep(60)
+            assert len(fake.requests_of(ApiKey.JOIN_GROUP)) == joins + 2
+            assert len(a.assignment) == len(b.assignment) == 3
+
+
 @INCREMENTAL
 @virtual_time
 async def test_another_subscription(fake: FakeCluster, tools: Tools, how: dict[str, Any]) -> None:

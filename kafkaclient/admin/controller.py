@@ -1,4 +1,4 @@
-"""The requests to the controller, for topics and for reassignments."""
+"""The requests to the controller, for topics, reassignments and elections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkaclient.admin.session import CONTROLLER, NOT_NOW
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import InvalidTopicError, KafkaError
 from kafkaclient.topic_names import check_topic_name
-from kafkaclient.wire.admin import AlterReassignmentsCall, ListReassignmentsCall
+from kafkaclient.wire.admin import AlterReassignmentsCall, ElectLeadersCall, ListReassignmentsCall
 from kafkaclient.wire.topics import (
     CreatePartitionsCall,
     CreateTopicsCall,
@@ -192,7 +192,7 @@ def _slices(topics: Mapping[str, NewTopic]) -> Iterable[tuple[str, ...]]:
 
 
 class Reassignments:
-    """Lists and alters reassignments (KIP-455)."""
+    """Lists and alters reassignments (KIP-455), and elects leaders (KIP-460)."""
 
     def __init__(self, session: AdminSession) -> None:
         self._session = session
@@ -217,6 +217,32 @@ class Reassignments:
         """Start reassignments, or cancel them (None). Returns by partition None or the error.
         Raises the controller's error for the whole request."""
         call = AlterReassignmentsCall(moves, self._timeout_ms)
+        answer, attempts = await self._answered(call, "reassigning partitions")
+        results: dict[TopicPartition, KafkaError | None] = {}
+        for partition, code, detail in answer.partitions:
+            # An earlier attempt, whose answer was lost, may have cancelled the reassignment.
+            done = not code or (code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS and attempts > 1)
+            results[partition] = None if done else _error(code, f"reassigning {partition}", detail)
+        return results
+
+    async def elect(
+        self, partitions: tuple[TopicPartition, ...] | None, *, unclean: bool
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elect the preferred leaders, or with ``unclean`` replicas that are not in sync. Returns
+        by partition None or the error. Raises the controller's error for the whole request."""
+        call = ElectLeadersCall(partitions, unclean, self._timeout_ms)
+        answer, _ = await self._answered(call, "electing leaders")
+        return {
+            partition: None
+            if code in (0, ErrorCode.ELECTION_NOT_NEEDED)
+            else _error(code, f"electing the leader of {partition}", detail)
+            for partition, code, detail in answer.partitions
+        }
+
+    async def _answered(
+        self, call: Call[AlterReassignmentsResult], what: str
+    ) -> tuple[AlterReassignmentsResult, int]:
+        """The answer, and the number of attempts. Raises the error for the whole request."""
         attempts = 0
 
         async def attempt() -> AlterReassignmentsResult:
@@ -224,18 +250,13 @@ class Reassignments:
             attempts += 1
             answer = await self._session.once(call, CONTROLLER)
             if answer.error_code in NOT_NOW:
-                raise broker_error(answer.error_code, "reassigning partitions")
+                raise broker_error(answer.error_code, what)
             return answer
 
         answer = await self._session.until_answered(attempt)
         if answer.error_code:
-            raise _error(answer.error_code, "reassigning partitions", answer.error_message)
-        results: dict[TopicPartition, KafkaError | None] = {}
-        for partition, code, detail in answer.partitions:
-            # An earlier attempt, whose answer was lost, may have cancelled the reassignment.
-            done = not code or (code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS and attempts > 1)
-            results[partition] = None if done else _error(code, f"reassigning {partition}", detail)
-        return results
+            raise _error(answer.error_code, what, answer.error_message)
+        return answer, attempts
 
 
 def _error(code: int, what: str, detail: str | None, operation: str = "Alter") -> KafkaError:

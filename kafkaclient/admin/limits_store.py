@@ -151,7 +151,7 @@ class TopicLimits:
         if "delete" in policy.split(","):
             raise ConfigError(
                 f"{self} has {_POLICY}={policy}, so brokers delete the limits after a time. Run "
-                f"`kafkaclient configs alter --topic {LIMITS_TOPIC} --add-config "
+                f"`kafkaclient configs alter {LIMITS_TOPIC} --add-config "
                 f"{_POLICY}=compact`, then check the limits. {_WITHOUT}"
             )
 

@@ -1,10 +1,10 @@
-"""The methods of :class:`~kafkaclient.admin.Admin` for offsets and records of partitions."""
+"""The methods of :class:`~kafkaclient.admin.Admin` for partitions: offsets, records and leaders."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from kafkaclient.admin.session import AdminSession
-    from kafkaclient.errors import BrokerError
+    from kafkaclient.errors import BrokerError, KafkaError
     from kafkaclient.wire.fetch import FetchedPartition, ListOffsetsResult
 
 
@@ -139,6 +139,31 @@ class PartitionAdmin(Runnable):
             if offsets:
                 await running.session.until_answered(attempt)
         return deleted
+
+    async def elect_leaders(
+        self,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        election_type: Literal["preferred", "unclean"] = "preferred",
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Make the first replica of each partition its leader, as after a reassignment or a
+        broker's restart; without ``partitions`` of all partitions (KIP-460; Java:
+        ``Admin.electLeaders``).
+
+        ``election_type="unclean"`` makes a replica that is not in sync the leader of partitions
+        without one: **records that only the lost leader had are lost**.
+
+        Returns by partition None, also if no election was needed, or the controller's error, such
+        as PREFERRED_LEADER_NOT_AVAILABLE. Without ``partitions`` the result omits the partitions
+        that needed no election. Raises AuthorizationError without the right to Alter the cluster;
+        ConfigError for another ``election_type``.
+        """
+        if election_type not in ("preferred", "unclean"):
+            raise ConfigError(f"election_type {election_type!r} is neither preferred nor unclean")
+        wanted = None if partitions is None else tuple(several(partitions, "partitions"))
+        async with self._operation("electing leaders", timeout_s) as running:
+            return await running.reassignments.elect(wanted, unclean=election_type == "unclean")
 
 
 async def _led(

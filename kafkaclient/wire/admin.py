@@ -1,4 +1,5 @@
-"""DescribeConfigs, IncrementalAlterConfigs, DescribeQuorum, and the calls of reassignments."""
+"""DescribeConfigs, IncrementalAlterConfigs, DescribeQuorum, the calls of reassignments, and
+ElectLeaders."""
 
 from __future__ import annotations
 
@@ -7,13 +8,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey, by_topic
 from kafkaclient.wire.codec import CodecCall, or_unknown, partitions_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from kafkaclient.types import TopicPartition
 
 
 # --- DescribeConfigs, IncrementalAlterConfigs and DescribeQuorum ----------------------------------
@@ -198,7 +198,7 @@ class DescribeQuorumCall(
 
 
 class ReassignmentOutcome(NamedTuple):
-    """The outcome for one partition of an AlterPartitionReassignments request."""
+    """The outcome for one partition of a request."""
 
     partition: TopicPartition
     error_code: int
@@ -289,6 +289,48 @@ class ListReassignmentsCall(
         return ListReassignmentsResult(
             message.error_code, message.error_message, moves, message.throttle_time_ms
         )
+
+
+# --- ElectLeaders (KIP-183, KIP-460) --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ElectLeadersCall(
+    CodecCall[AlterReassignmentsResult], api_key=ApiKey.ELECT_LEADERS, versions=(1, 2)
+):
+    """Makes preferred replicas leaders, or with ``unclean`` a replica that is not in sync where
+    there is no leader. ``partitions`` None means all; the answer then leaves out the partitions
+    that need no election. The outcomes are as of AlterPartitionReassignments."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+    unclean: bool = False
+    timeout_ms: int = 30_000
+
+    def _fields(self) -> dict[str, Any]:
+        topics = None
+        if self.partitions is not None:
+            wanted = by_topic(self.partitions).items()
+            topics = [{"topic": name, "partitions": indexes} for name, indexes in wanted]
+        return {
+            "election_type": int(self.unclean),
+            "topic_partitions": topics,
+            "timeout_ms": self.timeout_ms,
+        }
+
+    def _result(self, message: Any) -> AlterReassignmentsResult:
+        outcomes = tuple(
+            ReassignmentOutcome(
+                TopicPartition(topic.topic, p.partition_id), p.error_code, p.error_message
+            )
+            for topic in message.replica_election_results
+            for p in topic.partition_result
+        )
+        return AlterReassignmentsResult(
+            message.error_code, None, outcomes, message.throttle_time_ms
+        )
+
+
+# --- DescribeLogDirs (KIP-113) --------------------------------------------------------------------
 
 
 class ReplicaSize(NamedTuple):

@@ -21,6 +21,11 @@ AlterPartitionReassignments (45) and ListPartitionReassignments (46), version 0 
     without an ongoing reassignment gets NO_REASSIGNMENT_IN_PROGRESS. Each partition has its own
     outcome.
 
+ElectLeaders (43), versions 1 and 2
+    The first replica becomes the leader if it is in sync and up, else
+    PREFERRED_LEADER_NOT_AVAILABLE. An unclean election, of a partition without a leader, takes the
+    first replica that is up, else ELIGIBLE_LEADERS_NOT_AVAILABLE.
+
 DescribeConfigs (32), versions 1 to 4, and IncrementalAlterConfigs (44), versions 0 and 1
     Topics and brokers have :data:`DEFAULTS` and the keys that were set. Topics refuse unknown keys.
     Brokers accept any key, but return only the name of an unknown key, not its value. A broker
@@ -32,6 +37,7 @@ DescribeConfigs (32), versions 1 to 4, and IncrementalAlterConfigs (44), version
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.broker_errors import ErrorCode
@@ -200,6 +206,52 @@ def _list_reassignments(state: ClusterState, _: Request) -> Fields:
     return {"topics": moving}
 
 
+def _elect(state: ClusterState, request: Request) -> Fields:
+    if request.message.topic_partitions is not None:
+        return _ELECTED.answer(request.message, partial(_elect_one, state, request))
+    results = []
+    for topic in state.topics.values():
+        all_of_it = SimpleNamespace(
+            topic=topic.name, partitions=[partition.index for partition in topic.partitions]
+        )
+        whole = SimpleNamespace(topic_partitions=[all_of_it])
+        answer = _ELECTED.answer(whole, partial(_elect_one, state, request))
+        (result,) = answer["replica_election_results"]
+        result["partition_result"] = [
+            each
+            for each in result["partition_result"]
+            if each.get("error_code") != ErrorCode.ELECTION_NOT_NEEDED
+        ]
+        results.append(result)
+    return {"replica_election_results": results}
+
+
+def _elect_one(state: ClusterState, request: Request, topic: Any, index: int) -> Fields:
+    partition = state.partition(topic.topic, index)
+    unclean = request.message.election_type == _UNCLEAN
+    if partition.leader == partition.replicas[0] or (unclean and partition.leader >= 0):
+        raise RefusedError(ErrorCode.ELECTION_NOT_NEEDED)
+    up = [node for node in partition.replicas if state.is_alive(node)]
+    if unclean:
+        if not up:
+            raise RefusedError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        partition.isr = [up[0]]
+        partition.elect(up[0])
+    else:
+        preferred = partition.replicas[0]
+        if preferred not in up or preferred not in partition.isr:
+            raise RefusedError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        partition.elect(preferred)
+    return {}
+
+
+_UNCLEAN = 1
+_ELECTED = Parts(
+    "topic_partitions",
+    "replica_election_results",
+    {"topic": "topic"},
+    Parts("partitions", "partition_result", {"partition_id": "partition_id"}),
+)
 _MOVED = topics("topics", "responses", PARTITIONS)
 
 _TOPIC, _BROKER = 2, 4
@@ -315,6 +367,7 @@ APIS = (
         lambda state, request: _MOVED.answer(request.message, partial(_move, state)),
     ),
     Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), _list_reassignments),
+    Api(ApiKey.ELECT_LEADERS, (1, 2), _elect),
     each(ApiKey.DESCRIBE_CONFIGS, (1, 4), Parts("resources", "results", _IDENTITY), _describe),
     each(
         ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), Parts("resources", "responses", _IDENTITY), _alter

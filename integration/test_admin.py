@@ -55,9 +55,7 @@ async def test_brokers_from_the_environment_and_from_a_profile(kafka_cluster, to
     profiles.parent.mkdir()
     profiles.write_text(f'[here]\nbootstrap.servers = "{kafka_cluster.bootstrap}"\ntimeout = 30\n')
     nowhere = {"KAFKACLIENT_BOOTSTRAP": "127.0.0.1:1", "XDG_CONFIG_HOME": str(tmp_path)}
-    made = await kafkaclient(
-        *("topics", "create", "--topic", topic, "--profile", "here"), variables=nowhere
-    )
+    made = await kafkaclient(*("topics", "create", topic, "--profile", "here"), variables=nowhere)
     assert made == (0, "", f"created topic {topic}\n")
     began = asyncio.get_running_loop().time()
     wrong = await kafkaclient("topics", "list", variables=nowhere)
@@ -151,29 +149,53 @@ async def test_a_name_is_no_pattern(admin, kafka_cluster, topic):
     other = f"{topic}-x"
     await admin.create_topic(other, 1, 1)
     for name in (f"{topic}.x", f"{topic}_x"):
-        words = ("topics", "delete", "--topic", name, "--if-exists", "--yes")
+        words = ("topics", "delete", name, "--if-exists", "--yes")
         for _ in range(2):
             done = await run(kafka_cluster, *words)
             assert (done.exit_code, "nothing was done" in done.stderr) == (0, True)
-    described = await run(kafka_cluster, "topics", "describe", "--topic", f"{topic}.x")
+    described = await run(kafka_cluster, "topics", "describe", f"{topic}.x")
     assert described.exit_code == 1
     wrong = await run(
         kafka_cluster,
         "configs",
         "alter",
-        "--topic",
         other,
         "--delete-config",
         "retention.ms,nosuch",
     )
     assert (wrong.exit_code, "no such key" in wrong.stderr) == (2, True)
-    dotted = await run(kafka_cluster, "topics", "create", "--topic", f"{topic}.x")
+    dotted = await run(kafka_cluster, "topics", "create", f"{topic}.x")
     assert dotted.exit_code == 0
-    collides = await run(kafka_cluster, "topics", "create", "--topic", f"{topic}_x")
+    collides = await run(kafka_cluster, "topics", "create", f"{topic}_x")
     assert (collides.exit_code, "collides with existing topic" in collides.stderr) == (2, True)
     both = rf"{re.escape(topic)}.x"
     gone = await run(kafka_cluster, "topics", "delete", "--pattern", both, "--yes", "--json")
     assert json.loads(gone.stdout)["deleted"] == sorted([other, f"{topic}.x"])
+
+
+async def test_preferred_leaders(admin, kafka_cluster, topic):
+    first, second = (broker.node_id for broker in (await admin.describe_cluster()).brokers[:2])
+    moved, other = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    await admin.create_topic(topic, replica_assignment=[[first, second], [second, first]])
+    await described(admin, topic, 2)
+    assert await admin.alter_partition_reassignments({moved: [second, first]}) == {moved: None}
+    async with asyncio.timeout(30):
+        while (await admin.describe_topic(topic)).partitions[0].replicas != (second, first):
+            await asyncio.sleep(0.1)
+    done = await run(kafka_cluster, "topics", "elect-leaders", topic, "--json")
+    assert json.loads(done.stdout)["failed"] == {}, done.stderr
+    (elected,) = json.loads(done.stdout)["elected"]
+    assert (elected["partition"], elected["before"]) == (0, first)
+    async with asyncio.timeout(30):
+        while (await admin.describe_topic(topic)).partitions[0].leader != second:
+            await asyncio.sleep(0.1)
+    assert await admin.elect_leaders([moved, other]) == {moved: None, other: None}
+    again = await run(kafka_cluster, "topics", "elect-leaders", topic)
+    assert "nothing was done" in again.stderr
+    unclean = await run(kafka_cluster, "topics", "elect-leaders", topic, "--unclean")
+    assert "nothing was done" in unclean.stderr
+    nowhere = TopicPartition(f"{topic}-nope", 0)
+    assert isinstance((await admin.elect_leaders([nowhere]))[nowhere], UnknownTopicError)
 
 
 async def test_brokers(admin, kafka_cluster):
@@ -196,7 +218,7 @@ async def test_brokers(admin, kafka_cluster):
 @pytest.mark.local_cluster
 async def test_kafkas_own_tool_says_the_same(admin, kafka_cluster, topic):
     """What we create is described alike by org.apache.kafka.tools.TopicCommand."""
-    words = ("--topic", topic, "--partitions", "3", "--replication-factor", "2")
+    words = (topic, "--partitions", "3", "--replication-factor", "2")
     made = await run(kafka_cluster, "topics", "create", *words, "--config", "retention.ms=5000")
     assert made.exit_code == 0, made.stderr
     await described(admin, topic, 3)
@@ -211,7 +233,7 @@ async def test_kafkas_own_tool_says_the_same(admin, kafka_cluster, topic):
             r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", tool.stdout
         )
     ]
-    result = await run(kafka_cluster, "topics", "describe", "--topic", topic, "--json")
+    result = await run(kafka_cluster, "topics", "describe", topic, "--json")
     (ours,) = json.loads(result.stdout)
     assert theirs == [
         (

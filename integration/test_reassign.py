@@ -326,7 +326,7 @@ async def test_a_topic_that_stops_while_it_moves_is_told_before(
     """Two replicas have to be in sync, of one; of two, as soon as the move begins (KIP-966)."""
     await create_topic(topic, assignments={0: [0]})
     t0 = TopicPartition(topic, 0)
-    words = ("reassign", "generate", "--topics", topic, "--broker-list", "1", "--measure", "0")
+    words = ("reassign", "generate", topic, "--broker-list", "1", "--measure", "0")
     code, _, stderr = await run(kafka_cluster, *words)
     assert (code, f"topic {topic} accepts no records" in stderr) == (0, True), stderr
     await fill(kafka_cluster, topic, 20)

@@ -40,7 +40,7 @@ RECORDS = 20
 async def reset(bootstrap: str, application_id: str, *words: str) -> tuple[int, Any, str]:
     """Exit status, JSON and messages of the command."""
     ended = await kafkaclient(
-        *("streams", "reset", "-b", bootstrap, "--application-id", application_id),
+        *("streams", "reset", "-b", bootstrap, application_id),
         *("--yes", "--json", *words),
     )
     return ended.exit_code, json.loads(ended.stdout) if ended.stdout else None, ended.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -38,9 +39,44 @@ _COMMANDS = {
 }
 
 
+# What Kafka's scripts are here.
+_SCRIPTS = {
+    "kafka-topics": "topics",
+    "kafka-configs": "configs",
+    "kafka-consumer-groups": "groups",
+    "kafka-console-producer": "produce",
+    "kafka-console-consumer": "consume",
+    "kafka-reassign-partitions": "reassign",
+    "kafka-leader-election": "topics elect-leaders",
+    "kafka-producer-perf-test": "perf-test",
+    "kafka-streams-application-reset": "streams reset",
+}
+_NAMES = {"topic", "topics", "group", "application-id", "entity-name", "entity-type"}
+"""Options of Kafka's scripts for names, which are arguments here."""
+_USAGE_ERROR: Any = typer.BadParameter.__base__  # typer does not export it
+
+
 class Commands(TyperGroup):
     """The commands. Each is imported when it is used: a command's start, and completion in a shell,
-    need one of them."""
+    need one of them. Who writes them as Kafka's scripts is told how they are written here."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = get_close_matches(name, _COMMANDS, 1)
+            meant = _SCRIPTS.get(name.removesuffix(".sh"), near[0] if near else None)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {meant!r}?" if meant else ""))
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except _USAGE_ERROR as error:
+            option = getattr(error, "option_name", None)  # the option is unknown
+            if isinstance(option, str) and (usage := _without_dashes(error.ctx, option)):
+                error.message += f". It is given without dashes: {usage}"
+                error.possibilities = None
+            raise
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(_COMMANDS)
@@ -92,6 +128,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"]},
     **_STYLE,
 )
+
+
+def _without_dashes(ctx: Any, option: str) -> str | None:
+    """The usage that an option of Kafka's scripts stands for, such as ``topics --list``."""
+    name = option.lstrip("-")
+    if isinstance(ctx.command, TyperGroup):
+        command = ctx.command.get_command(ctx, name)
+        path = f"{ctx.command_path} {name}"
+    else:
+        command = ctx.command if name in _NAMES else None
+        path = ctx.command_path
+    return None if command is None else " ".join([path, *command.collect_usage_pieces(ctx)])
 
 
 def _command(name: str) -> Any:

@@ -8,7 +8,7 @@ import typer
 
 from kafkaclient.admin import ConfigResource, ConfigSource
 from kafkaclient.cli.admin import Connect, on_cluster
-from kafkaclient.cli.connection import AsJson, ValidateOnly
+from kafkaclient.cli.connection import AsJson, ValidateOnly, given_of
 from kafkaclient.cli.output import joined, picked, print_json, print_table
 from kafkaclient.cli.profile_file import comma_pairs
 from kafkaclient.errors import ConfigError
@@ -16,18 +16,15 @@ from kafkaclient.topic_names import check_topic_name
 
 app = typer.Typer(
     help="Configurations of topics and brokers of any Kafka cluster.\n\n"
-    "Name the resource with `--topic NAME`, `--broker ID` or `--broker-defaults`, or as for "
-    "kafka-configs with `--entity-type topics|brokers` and `--entity-name` or "
-    "`--entity-default`.",
+    "The resource is a TOPIC, `--broker ID` or `--broker-defaults`.",
     no_args_is_help=True,
 )
 
-Topic = Annotated[str | None, "The topic."]
+Topic = Annotated[
+    str | None, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)
+]
 Broker = Annotated[int | None, typer.Option(min=0, help="The broker's id.")]
 Defaults = Annotated[bool, "The dynamic defaults of all brokers."]
-EntityType = Annotated[str | None, "topics or brokers."]
-EntityName = Annotated[str | None, "The topic's name, or the broker's id."]
-EntityDefault = Annotated[bool, "With --entity-type brokers: their defaults."]
 
 _SOURCES = {source: source.name.lower() for source in ConfigSource} | {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
@@ -46,9 +43,6 @@ async def describe(
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: Defaults = False,
-    entity_type: EntityType = None,
-    entity_name: EntityName = None,
-    entity_default: EntityDefault = False,
     all_: Annotated[bool, "Also the keys with default values."] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -56,11 +50,10 @@ async def describe(
 
     Examples:
 
-    - `kafkaclient configs describe --topic flights`
+    - `kafkaclient configs describe flights`
     - `kafkaclient configs describe --broker 1 --all`
-    - `kafkaclient configs describe --entity-type brokers --entity-name 1`
     """
-    resource = _resource(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
+    resource = _resource(topic, broker, broker_defaults)
     async with connect() as admin:
         entries = await admin.describe_configs(resource)
     shown = {
@@ -89,15 +82,12 @@ async def describe(
 
 @app.command()
 @on_cluster
-async def alter(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
+async def alter(
     connect: Connect,
     *,
     topic: Topic = None,
     broker: Broker = None,
     broker_defaults: Defaults = False,
-    entity_type: EntityType = None,
-    entity_name: EntityName = None,
-    entity_default: EntityDefault = False,
     add_config: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,11 +105,11 @@ async def alter(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
 
     Examples:
 
-    - `kafkaclient configs alter --topic flights --add-config retention.ms=3600000 --delete-config
+    - `kafkaclient configs alter flights --add-config retention.ms=3600000 --delete-config
       cleanup.policy`
     - `kafkaclient configs alter --broker-defaults --add-config log.cleaner.threads=2`
     """
-    resource = _resource(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
+    resource = _resource(topic, broker, broker_defaults)
     added = comma_pairs(add_config, "--add-config")
     deleted = [name for word in delete_config or () for name in word.split(",")]
     if not (added or deleted):
@@ -141,40 +131,11 @@ async def alter(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     typer.echo(f"the configuration of {resource} {outcome}", err=True)
 
 
-def _resource(
-    topic: str | None,
-    broker: int | None,
-    defaults: bool,
-    entity_type: str | None,
-    entity_name: str | None,
-    entity_default: bool,
-) -> ConfigResource:
-    found = []
+def _resource(topic: str | None, broker: int | None, defaults: bool) -> ConfigResource:
+    flags = {"TOPIC": topic, "--broker": broker, "--broker-defaults": defaults}
+    if not given_of(flags):
+        raise ConfigError("whose configuration? Give TOPIC, --broker ID or --broker-defaults")
     if topic is not None:
         check_topic_name(topic)
-        found.append(ConfigResource.topic(topic))
-    if broker is not None:
-        found.append(ConfigResource.broker(broker))
-    if defaults:
-        found.append(ConfigResource.broker_defaults())
-    if entity_type is not None:
-        found.append(_entity(entity_type, entity_name, entity_default))
-    if len(found) != 1:
-        raise ConfigError(
-            "give one of --topic, --broker, --broker-defaults, or --entity-type with --entity-name"
-        )
-    return found[0]
-
-
-def _entity(kind: str, name: str | None, default: bool) -> ConfigResource:
-    if kind == "topics" and name is not None and not default:
-        check_topic_name(name)
-        return ConfigResource.topic(name)
-    if kind == "brokers" and default and name is None:
-        return ConfigResource.broker_defaults()
-    if kind == "brokers" and name is not None and name.isdecimal() and not default:
-        return ConfigResource.broker(int(name))
-    raise ConfigError(
-        "--entity-type is topics with --entity-name NAME, or brokers with --entity-name ID or "
-        "--entity-default"
-    )
+        return ConfigResource.topic(topic)
+    return ConfigResource.broker_defaults() if broker is None else ConfigResource.broker(broker)

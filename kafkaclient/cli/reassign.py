@@ -13,6 +13,7 @@ from kafkaclient.admin.reassign.plan import parse_broker_list, parse_topics
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.cli import reassign_state as state
 from kafkaclient.cli.admin import Connect, confirm, on_cluster, write_file
+from kafkaclient.cli.chosen_topics import Topics
 from kafkaclient.cli.connection import AsJson, IgnoreLimits, LimitsFile, Yes, output_file
 from kafkaclient.cli.output import joined, print_json, print_message
 from kafkaclient.cli.reassign_state import PlanFile
@@ -61,7 +62,7 @@ async def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
             exists=True,
         ),
     ] = None,
-    topics: Annotated[str | None, "The topics' names, joined by commas."] = None,
+    topics: Topics = None,
     broker_list: Annotated[
         str | None, "Brokers to place replicas on, as in 0,1,2; default: all."
     ] = None,
@@ -86,7 +87,7 @@ async def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
 
     Example:
 
-    - `kafkaclient reassign generate --topics flights,orders --broker-list 3,4,5 --out
+    - `kafkaclient reassign generate flights orders --broker-list 3,4,5 --out
       plan.json`
     """
     names = _topics(topics_to_move_json_file, topics)
@@ -217,12 +218,10 @@ app.command("list")(state.list_)
 app.command()(state.watch)
 
 
-def _topics(file: Path | None, names: str | None) -> list[str]:
-    if (file is None) == (names is None):
-        raise ConfigError("give --topics NAMES, or --topics-to-move-json-file FILE")
-    if file is not None:
-        return parse_topics(file.read_bytes())
-    return [name.strip() for name in (names or "").split(",") if name.strip()]
+def _topics(file: Path | None, names: list[str] | None) -> list[str]:
+    if (file is None) == (not names):
+        raise ConfigError("give TOPIC, or --topics-to-move-json-file FILE")
+    return list(names or ()) if file is None else parse_topics(file.read_bytes())
 
 
 def _check_range(found: Estimate, quota: int | None, network: int | None, *, allowed: bool) -> None:

@@ -82,7 +82,7 @@ def print_estimate(found: Estimate, quota: int | None, network: int | None) -> N
             "warning",
             f"topic {topic} accepts no records with acks=all while it moves: min.insync.replicas "
             "is more than its replicas, and the new replicas count as soon as the move begins. "
-            f"Lower it until the move is over (kafkaclient configs alter --topic {topic} "
+            f"Lower it until the move is over (kafkaclient configs alter {topic} "
             "--add-config min.insync.replicas=1)",
         )
     if found.skipped:

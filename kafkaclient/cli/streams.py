@@ -38,6 +38,8 @@ _REPEAT_EVERY_S = 0.5
 
 _STATES = {"Empty": "no instance is running", "Dead": "there is no such group"}
 
+ApplicationId = Annotated[str, typer.Argument(metavar="APPLICATION_ID", help="The application.id.")]
+
 app = typer.Typer(
     help="Applications with state, of `kafkaclient.streams` and of Kafka Streams.",
     no_args_is_help=True,
@@ -49,7 +51,7 @@ app = typer.Typer(
 async def describe(
     connect: Connect,
     *,
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The application.id.")],
+    application_id: ApplicationId,
     wait: Annotated[
         float,
         typer.Option(
@@ -83,10 +85,10 @@ async def describe(
     """
     until = time.monotonic() + wait
     async with connect() as admin:
-        found = await describe_application(admin, group)
+        found = await describe_application(admin, application_id)
         while (found.is_rebalancing or found.unassigned) and time.monotonic() < until:
             await asyncio.sleep(_REPEAT_EVERY_S)
-            found = await describe_application(admin, group)
+            found = await describe_application(admin, application_id)
     if as_json:
         print_json(
             picked(found, "group", "state", "next_rebalance_ms")
@@ -177,9 +179,7 @@ def _outlook(found: ApplicationDescription) -> str:
 async def reset(  # noqa: PLR0913 - each option is a parameter
     connect: Connect,
     *,
-    application_id: Annotated[
-        str, typer.Option("--application-id", metavar="NAME", help="The application.id.")
-    ],
+    application_id: ApplicationId,
     input_topics: Annotated[
         str | None,
         typer.Option(
@@ -244,8 +244,8 @@ async def reset(  # noqa: PLR0913 - each option is a parameter
 
     Examples:
 
-    - `kafkaclient streams reset --application-id words --dry-run -b localhost:9092`
-    - `kafkaclient streams reset --application-id words --to-datetime 2026-11-23T10:00:00 --yes`
+    - `kafkaclient streams reset words --dry-run -b localhost:9092`
+    - `kafkaclient streams reset words --to-datetime 2026-11-23T10:00:00 --yes`
     """
     to = _target(
         to_earliest=to_earliest,

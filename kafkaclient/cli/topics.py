@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from kafkaclient.admin import ConfigSource
 from kafkaclient.admin.limits import LIMITS_TOPIC
-from kafkaclient.broker_errors import broker_error
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
-from kafkaclient.cli.connection import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes, given_of
-from kafkaclient.cli.output import FAILED, joined, picked, print_json, print_message, print_table
+from kafkaclient.cli.chosen_topics import ChosenTopics, Pattern, Topics, say_failed
+from kafkaclient.cli.connection import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes
+from kafkaclient.cli.output import joined, picked, print_json, print_table
 from kafkaclient.cli.profile_file import comma_pairs
-from kafkaclient.errors import (
-    ConfigError,
-    InvalidTopicError,
-    KafkaError,
-    TopicExistsError,
-    UnknownTopicError,
-)
+from kafkaclient.errors import ConfigError, KafkaError, TopicExistsError, UnknownTopicError
 from kafkaclient.topic_names import check_topic_name
+from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from kafkaclient.admin import Admin, TopicDescription
+    from kafkaclient.admin import TopicDescription
     from kafkaclient.wire.admin import ConfigEntry
     from kafkaclient.wire.api import PartitionView
 
@@ -37,14 +31,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Topic = Annotated[str, "The topic."]
-OneTopic = Annotated[str | None, "The topic of this name only."]
-Pattern = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REGEX", help="The topics whose whole names match the regular expression."
-    ),
-]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 Assignment = Annotated[
     str | None,
     typer.Option(
@@ -85,8 +72,8 @@ async def create(  # noqa: PLR0913 - the flags of Kafka's tool
 
     Examples:
 
-    - `kafkaclient topics create --topic flights --partitions 6 --replication-factor 3`
-    - `kafkaclient topics create --topic flights --replica-assignment 0:1,1:2 --config
+    - `kafkaclient topics create flights --partitions 6 --replication-factor 3`
+    - `kafkaclient topics create flights --replica-assignment 0:1,1:2 --config
       cleanup.policy=compact`
     """
     check_topic_name(topic)
@@ -127,7 +114,7 @@ async def create(  # noqa: PLR0913 - the flags of Kafka's tool
 async def list_(
     connect: Connect,
     *,
-    topic: OneTopic = None,
+    names: Topics = None,
     pattern: Pattern = None,
     exclude_internal: ExcludeInternal = False,
     as_json: AsJson = False,
@@ -138,14 +125,14 @@ async def list_(
 
     - `kafkaclient topics list -b localhost:9092`
     """
-    wanted = _Wanted.parse(topic, pattern)
+    wanted = ChosenTopics.parse(names, pattern)
     async with connect() as admin:
         found = await wanted.described(admin, missing_ok=True)
-    names = [t.name for t in found if not (exclude_internal and t.internal)]
+    shown = [t.name for t in found if not (exclude_internal and t.internal)]
     if as_json:
-        print_json(names)
+        print_json(shown)
         return
-    for name in names:
+    for name in shown:
         typer.echo(name)
 
 
@@ -154,7 +141,7 @@ async def list_(
 async def describe(
     connect: Connect,
     *,
-    topic: OneTopic = None,
+    names: Topics = None,
     pattern: Pattern = None,
     exclude_internal: ExcludeInternal = False,
     under_replicated_partitions: Annotated[
@@ -169,13 +156,13 @@ async def describe(
 
     Examples:
 
-    - `kafkaclient topics describe --topic flights`
+    - `kafkaclient topics describe flights`
     - `kafkaclient topics describe --pattern 'flights.*'`
     - `kafkaclient topics describe --under-replicated-partitions --json`
     """
     only_some = under_replicated_partitions or unavailable_partitions
     configs: dict[str, dict[str, ConfigEntry] | KafkaError] = {}
-    wanted = _Wanted.parse(topic, pattern)
+    wanted = ChosenTopics.parse(names, pattern)
     async with connect() as admin:
         found = await wanted.described(
             admin, missing_ok=if_exists, left_out=lambda t: exclude_internal and t.internal
@@ -196,7 +183,7 @@ async def describe(
         print_json([_topic_json(*each) for each in shown])
     for described in () if as_json else shown:
         _print_topic(*described)
-    _say_failed(each for each in configs.values() if not isinstance(each, ignored))
+    say_failed(each for each in configs.values() if not isinstance(each, ignored))
 
 
 @app.command()
@@ -204,45 +191,45 @@ async def describe(
 async def delete(
     connect: Connect,
     *,
-    topic: OneTopic = None,
+    names: Topics = None,
     pattern: Pattern = None,
     if_exists: IfExists = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a topic, or with `--pattern` several, with all their records, after a confirmation.
-    A pattern never matches Kafka's own topics, nor the topic of the partition limits.
+    """Delete topics with all their records, after a confirmation. A pattern never matches Kafka's
+    own topics, nor the topic of the partition limits.
 
     Examples:
 
-    - `kafkaclient topics delete --topic flights --yes`
+    - `kafkaclient topics delete flights --yes`
     - `kafkaclient topics delete --pattern 'test-[0-9]+'`
     """
-    wanted = _Wanted.parse(topic, pattern)
-    if wanted == _Wanted():
-        raise ConfigError("no topic to delete: give --topic NAME or --pattern REGEX")
+    wanted = ChosenTopics.parse(names, pattern)
+    if wanted == ChosenTopics():
+        raise ConfigError("no topic to delete: give TOPIC or --pattern REGEX")
     async with connect() as admin:
         found = await wanted.described(
             admin, missing_ok=if_exists, left_out=lambda t: t.internal or t.name == LIMITS_TOPIC
         )
-        names = [t.name for t in found]
-        if names:
+        chosen = [t.name for t in found]
+        if chosen:
             total = sum(len(t.partitions) for t in found)
-            shown = ", ".join(names[:10]) + " and others" * (len(names) > 10)
-            what = f"topic {shown}" if len(names) == 1 else f"{len(names)} topics ({shown})"
+            shown = ", ".join(chosen[:10]) + " and others" * (len(chosen) > 10)
+            what = f"topic {shown}" if len(chosen) == 1 else f"{len(chosen)} topics ({shown})"
             confirm(f"Delete {what} with {total} partitions and all their records?", yes=yes)
-        results = await admin.delete_topics(names) if names else {}
+        results = await admin.delete_topics(chosen) if chosen else {}
     ignored = wanted.ignored_errors(if_exists)
     failed = [error for error in results.values() if error and not isinstance(error, ignored)]
-    deleted = [name for name in names if results[name] is None]
+    deleted = [name for name in chosen if results[name] is None]
     if as_json:
         errors = {name: str(error) for name, error in results.items() if error in failed}
         print_json({"deleted": deleted, "failed": errors})
-    elif not names:
-        typer.echo(f"there is no topic {topic or pattern} to delete; nothing was done", err=True)
+    elif not chosen:
+        typer.echo(f"there is no topic {wanted} to delete; nothing was done", err=True)
     for name in () if as_json else deleted:
         typer.echo(f"deleted topic {name}", err=True)
-    _say_failed(failed)
+    say_failed(failed)
 
 
 @app.command("add-partitions")
@@ -267,7 +254,7 @@ async def add_partitions(
 
     Example:
 
-    - `kafkaclient topics add-partitions --topic flights --partitions 12`
+    - `kafkaclient topics add-partitions flights --partitions 12`
     """
     check_topic_name(topic)
     assignment = _assignment(replica_assignment)
@@ -290,65 +277,67 @@ async def add_partitions(
         typer.echo(f"topic {topic} {has} {partitions} partitions", err=True)
 
 
-class _Wanted(NamedTuple):
-    """The topics of ``--topic`` or ``--pattern``; all topics without them."""
+@app.command("elect-leaders")
+@on_cluster
+async def elect_leaders(
+    connect: Connect,
+    *,
+    names: Topics = None,
+    pattern: Pattern = None,
+    all_: Annotated[bool, "All topics."] = False,
+    unclean: Annotated[
+        bool, "Where there is no leader, a replica that is not in sync. **Loses records.**"
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the preferred replica of each partition its leader, as after a reassignment or when a
+    broker has been restarted.
 
-    topic: str | None = None
-    pattern: re.Pattern[str] | None = None
+    Examples:
 
-    @classmethod
-    def parse(cls, topic: str | None, pattern: str | None) -> _Wanted:
-        given_of({"--topic": topic, "--pattern": pattern})
-        if topic is not None:
-            try:
-                check_topic_name(topic)
-            except InvalidTopicError as error:
-                raise ConfigError(f"{error}. A regular expression is given as --pattern") from error
-        try:
-            return cls(topic, None if pattern is None else re.compile(pattern))
-        except re.error as error:
-            raise ConfigError(f"--pattern {pattern!r} is no regular expression: {error}") from error
-
-    def ignored_errors(self, if_exists: bool) -> tuple[type[KafkaError], ...]:
-        """The errors to ignore: the topic was deleted meanwhile."""
-        return (UnknownTopicError,) if if_exists or self.topic is None else ()
-
-    async def described(
-        self,
-        admin: Admin,
-        *,
-        missing_ok: bool,
-        left_out: Callable[[TopicDescription], bool] = lambda _: False,
-    ) -> list[TopicDescription]:
-        """The topics. A pattern does not match topics that are ``left_out``. Raises
-        UnknownTopicError if there are none, unless ``missing_ok``."""
-        if self.topic is not None:
-            try:
-                return [await admin.describe_topic(self.topic)]
-            except UnknownTopicError:
-                if missing_ok:
-                    return []
-                raise
-        found = await admin.describe_topics()
-        if self.pattern is None:
-            return list(found.values())
-        named = [each for name, each in found.items() if self.pattern.fullmatch(name)]
-        matching = [each for each in named if not left_out(each)]
-        if not matching and not missing_ok:
-            advice = "no topic that this client may describe has such a name"
-            if named:
-                advice = f"{joined(each.name for each in named)}: Kafka's own topics are left out"
-            raise broker_error(3, f"--pattern {self.pattern.pattern}", advice=advice)
-        return matching
+    - `kafkaclient topics elect-leaders flights`
+    - `kafkaclient topics elect-leaders --all`
+    """
+    wanted = ChosenTopics.parse(names, pattern)
+    if (wanted == ChosenTopics()) != all_:
+        raise ConfigError("give TOPIC, --pattern REGEX or --all")
+    async with connect() as admin:
+        before = _to_elect(await wanted.described(admin, missing_ok=False), unclean=unclean)
+        if before and unclean:
+            question = "Records that only the lost leaders had are lost. Elect new leaders of "
+            confirm(f"{question}{len(before)} partitions?", yes=yes)
+        kind: Literal["preferred", "unclean"] = "unclean" if unclean else "preferred"
+        outcomes = await admin.elect_leaders(before, election_type=kind) if before else {}
+    # Brokers may still have to learn of it. Whom an unclean election chose, they will tell.
+    rows = [
+        (*tp, None if view.leader < 0 else view.leader, None if unclean else view.replicas[0])
+        for tp, view in before.items()
+        if outcomes.get(tp) is None
+    ]
+    columns = ("topic", "partition", "before", "leader")
+    if as_json:
+        failed = {str(tp): str(error) for tp, error in outcomes.items() if error is not None}
+        print_json(
+            {"elected": [dict(zip(columns, r, strict=True)) for r in rows], "failed": failed}
+        )
+    elif not before:
+        typer.echo("each partition has its leader; nothing was done", err=True)
+    else:
+        print_table(columns, [["" if cell is None else cell for cell in row] for row in rows])
+    say_failed(outcomes.values())
 
 
-def _say_failed(outcomes: Iterable[object]) -> None:
-    """Print the errors among these; exit with 1 if there are any."""
-    failed = [each for each in outcomes if isinstance(each, KafkaError)]
-    for error in failed:
-        print_message("error", error)
-    if failed:
-        raise typer.Exit(FAILED)
+def _to_elect(
+    topics: Iterable[TopicDescription], *, unclean: bool
+) -> dict[TopicPartition, PartitionView]:
+    """The partitions that need an election."""
+    return {
+        TopicPartition(topic.name, p.partition): p
+        for topic in topics
+        for p in topic.partitions
+        if (p.leader < 0 if unclean else p.leader != p.replicas[0])
+    }
 
 
 def _own_configs(entries: Mapping[str, ConfigEntry] | KafkaError) -> dict[str, str] | None:

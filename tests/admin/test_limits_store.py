@@ -66,7 +66,7 @@ async def test_who_may_not_read_is_told_what_grants_it(admin, fake) -> None:
 async def test_a_topic_that_deletes_the_limits_is_refused(admin, fake, policy) -> None:
     fake.create_topic(LIMITS_TOPIC, 1)
     inspect(fake).topics[LIMITS_TOPIC].configs["cleanup.policy"] = policy
-    advice = rf"--topic {LIMITS_TOPIC} --add-config cleanup\.policy=compact"
+    advice = rf"configs alter {LIMITS_TOPIC} --add-config cleanup\.policy=compact"
     for call in (admin.set_limits({"max.partitions": 4}), admin.create_topic("t", 1, 1)):
         with pytest.raises(ConfigError, match=advice):
             await call

@@ -53,23 +53,23 @@ def made(run: Run, *words: str) -> None:
 
 
 def test_topics_from_creation_to_deletion(run: Run) -> None:
-    made(run, "--topic", "t", "--partitions", "3", "--replication-factor", "2")
-    again = run("topics", "create", "--topic", "t")
+    made(run, "t", "--partitions", "3", "--replication-factor", "2")
+    again = run("topics", "create", "t")
     assert (again.exit_code, again.stdout) == (1, "")
     assert "TOPIC_ALREADY_EXISTS" in again.stderr
-    assert run("topics", "create", "--topic", "t", "--if-not-exists").exit_code == 0
-    grown = run("topics", "add-partitions", "--topic", "t", "--partitions", "5")
+    assert run("topics", "create", "t", "--if-not-exists").exit_code == 0
+    grown = run("topics", "add-partitions", "t", "--partitions", "5")
     assert "topic t has 5 partitions" in grown.stderr
     assert run("topics", "list").stdout == "t\n"
     assert json.loads(run("topics", "list", "--json").stdout) == ["t"]
-    unasked = run("topics", "delete", "--topic", "t")
+    unasked = run("topics", "delete", "t")
     assert unasked.exit_code == 2
     assert "5 partitions and all their records" in unasked.stderr
     assert "--yes" in unasked.stderr
-    deleted = run("topics", "delete", "--topic", "t", "--yes", "--json")
+    deleted = run("topics", "delete", "t", "--yes", "--json")
     assert json.loads(deleted.stdout) == {"deleted": ["t"], "failed": {}}
-    assert run("topics", "delete", "--topic", "t", "--yes").exit_code == 1
-    assert run("topics", "delete", "--topic", "t", "--if-exists", "--force").exit_code == 0
+    assert run("topics", "delete", "t", "--yes").exit_code == 1
+    assert run("topics", "delete", "t", "--if-exists", "--force").exit_code == 0
 
 
 def test_deleting_by_a_pattern_spares_kafkas_own_topics(run: Run, fake: FakeCluster) -> None:
@@ -91,16 +91,17 @@ def test_deleting_by_a_pattern_spares_kafkas_own_topics(run: Run, fake: FakeClus
         assert (refused.exit_code, "own topics are left out" in refused.stderr) == (1, True)
     words = ("topics", "describe", "--pattern", "__consumer_.*", "--exclude-internal")
     assert (run(*words).exit_code, run(*words, "--if-exists").exit_code) == (1, 0)
-    assert run("topics", "delete", "--topic", LIMITS_TOPIC, "--yes").exit_code == 0
+    assert run("topics", "delete", LIMITS_TOPIC, "--yes").exit_code == 0
 
 
-NAMING = {name: words for name, words in COMMANDS.items() if "--topic" in words} | {
-    "topics list": ("--topic", "t"),
-    "topics describe": ("--topic", "t"),
-    "topics add-partitions": ("--topic", "t", "--partitions", "9"),
-    "reassign generate": ("--topics", "t", "--broker-list", "2"),
+NAMING = {name: words for name, words in COMMANDS.items() if "t" in words and "g" not in words} | {
+    "topics list": ("t",),
+    "topics describe": ("t",),
+    "topics add-partitions": ("t", "--partitions", "9"),
+    "reassign generate": ("t", "--broker-list", "2"),
 }
-del NAMING["perf-test"]
+for name in ("perf-test", "produce", "consume"):
+    NAMING.pop(name, None)
 
 
 @pytest.mark.parametrize("name", NAMING)
@@ -119,9 +120,9 @@ def test_a_name_is_never_taken_as_a_pattern(name: str, run: Run, fake: FakeClust
 
 @pytest.mark.parametrize("command", ["list", "describe", "delete"])
 def test_names_and_patterns_are_told_apart(command: str, run: Run) -> None:
-    pattern = run("topics", command, "--topic", "raw.*")
+    pattern = run("topics", command, "raw.*")
     assert (pattern.exit_code, "given as --pattern" in pattern.stderr) == (2, True)
-    both = run("topics", command, "--topic", "a", "--pattern", "a")
+    both = run("topics", command, "a", "--pattern", "a")
     assert (both.exit_code, "give one of them" in both.stderr) == (2, True)
     assert run("topics", command, "--pattern", "(").exit_code == 2
     if command == "delete":
@@ -149,21 +150,21 @@ def test_a_topic_that_vanishes_or_is_denied_hides_no_other(run: Run, fake: FakeC
     assert "DescribeConfigs" in shown.stderr
     requests = [r for r in fake.requests if r.frame.api_key == ApiKey.DESCRIBE_CONFIGS]
     assert len(requests) == 1
-    assert run("topics", "describe", "--topic", "b").exit_code == 1
-    assert run("topics", "describe", "--topic", "b", "--if-exists").exit_code == 0
+    assert run("topics", "describe", "b").exit_code == 1
+    assert run("topics", "describe", "b", "--if-exists").exit_code == 0
 
 
 def test_a_topic_that_is_deleted_by_somebody_else_meanwhile(run: Run, fake: FakeCluster) -> None:
     for words, status in (((), 1), (("--if-exists",), 0)):
         fake.create_topic("t", 1)
         fake.control(ApiKey.DELETE_TOPICS, 3)
-        assert run("topics", "delete", "--topic", "t", "--yes", *words).exit_code == status
+        assert run("topics", "delete", "t", "--yes", *words).exit_code == status
         fake.delete_topic("t")
 
 
 def test_a_topic_described(run: Run, fake: FakeCluster) -> None:
-    made(run, "--topic", "t", "--replica-assignment", "0:1,1:2", "--config", "retention.ms=5")
-    table = run("topics", "describe", "--topic", "t").stdout
+    made(run, "t", "--replica-assignment", "0:1,1:2", "--config", "retention.ms=5")
+    table = run("topics", "describe", "t").stdout
     assert "t: 2 partitions, replication factor 2, retention.ms=5" in table
     told = json.loads(run("topics", "describe", "--json").stdout)
     assert told[0]["configs"] == {"retention.ms": "5"}
@@ -176,22 +177,22 @@ def test_a_topic_described(run: Run, fake: FakeCluster) -> None:
     leaderless = run("topics", "describe", "--unavailable-partitions").stdout
     assert "no leader" in leaderless
     assert "behind: 2" not in leaderless
-    assert run("topics", "describe", "--topic", "nothing").exit_code == 1
-    assert run("topics", "describe", "--topic", "nothing", "--if-exists").exit_code == 0
+    assert run("topics", "describe", "nothing").exit_code == 1
+    assert run("topics", "describe", "nothing", "--if-exists").exit_code == 0
 
 
 def test_a_name_that_no_topic_can_have(run: Run) -> None:
     for words in (("create",), ("add-partitions", "--partitions", "3")):
-        refused = run("topics", *words, "--topic", "b d")
+        refused = run("topics", *words, "b d")
         assert refused.exit_code == 2
         assert "no topic can be named 'b d'" in refused.stderr
 
 
 def test_replicas_by_hand_and_numbers_do_not_go_together(run: Run) -> None:
-    both = run("topics", "create", "--topic", "t", "--replica-assignment", "0", "--partitions", "1")
+    both = run("topics", "create", "t", "--replica-assignment", "0", "--partitions", "1")
     assert both.exit_code == 2
     assert "leave out" in both.stderr
-    wrong = run("topics", "create", "--topic", "t", "--replica-assignment", "0:x")
+    wrong = run("topics", "create", "t", "--replica-assignment", "0:x")
     assert wrong.exit_code == 2
     assert "0:1:2,1:2:0" in wrong.stderr
 
@@ -214,35 +215,95 @@ def test_options_from_a_file(run: Run, fake: FakeCluster, tmp_path) -> None:
 
 
 def test_settings(run: Run) -> None:
-    made(run, "--topic", "t")
+    made(run, "t")
     changed = run(
-        *("configs", "alter", "--topic", "t"),
+        *("configs", "alter", "t"),
         *("--add-config", "cleanup.policy=[compact,delete],retention.ms=7"),
     )
     assert changed.exit_code == 0
-    own = json.loads(run("configs", "describe", "--topic", "t", "--json").stdout)
+    own = json.loads(run("configs", "describe", "t", "--json").stdout)
     assert {name: entry["value"] for name, entry in own.items()} == {
         "cleanup.policy": "compact,delete",
         "retention.ms": "7",
     }
-    entity = ("--entity-type", "topics", "--entity-name", "t")
-    assert run("configs", "alter", *entity, "--delete-config", "retention.ms").exit_code == 0
-    everything = run("configs", "describe", *entity, "--all").stdout
+    assert run("configs", "alter", "t", "--delete-config", "retention.ms").exit_code == 0
+    everything = run("configs", "describe", "t", "--all").stdout
     assert "604800000" in everything
     assert "compact,delete" in everything
     for unknown in ("retention.ms,retention.mss", "nosuch"):
-        wrong = run("configs", "alter", *entity, "--delete-config", unknown)
+        wrong = run("configs", "alter", "t", "--delete-config", unknown)
         assert (wrong.exit_code, wrong.stdout) == (2, "")
         said = wrong.stderr.replace("\n", " ")
         assert "no such key in the configuration of topic 't'; nothing was changed" in said
-    bare = run("configs", "alter", *entity, "--add-config", "cleanup.policy=compact,delete")
+    bare = run("configs", "alter", "t", "--add-config", "cleanup.policy=compact,delete")
     assert bare.exit_code == 2
     assert "cleanup.policy=[compact,delete]" in bare.stderr
     assert run("configs", "describe", "--broker", "1").exit_code == 0
     assert run("configs", "describe", "--broker", "9").exit_code == 2
     assert run("configs", "describe").exit_code == 2
-    assert run("configs", "describe", "--topic", "t", "--broker", "1").exit_code == 2
-    assert run("configs", "describe", "--entity-type", "users", "--entity-name", "u").exit_code == 2
+    assert run("configs", "describe", "t", "--broker", "1").exit_code == 2
+
+
+def test_preferred_leaders_are_elected(run: Run, fake: FakeCluster) -> None:
+    fake.create_topic("t", assignments=[(0, 1), (1, 0), (2, 1)])
+    assert "nothing was done" in run("topics", "elect-leaders", "t").stderr
+    fake.move_leader("t", 0, 1)
+    fake.move_leader("t", 1, 0)
+    fake.stop_broker(1)
+    found = run("topics", "elect-leaders", "--pattern", "t", "--json")
+    assert found.exit_code == 1, "broker 1 is down"
+    told = json.loads(found.stdout)
+    assert (
+        told["elected"] == [{"topic": "t", "partition": 0, "before": 0, "leader": 0}]
+        or not told["elected"]
+    )
+    assert list(told["failed"]) == ["t-1"]
+    fake.start_broker(1)
+    shown = run("topics", "elect-leaders", "--all", "--json")
+    assert json.loads(shown.stdout)["elected"] == [
+        {"topic": "t", "partition": 1, "before": 0, "leader": 1}
+    ]
+
+
+def test_an_unclean_election_is_asked_for(run: Run, fake: FakeCluster) -> None:
+    fake.create_topic("t", assignments=[(0, 1)])
+    fake.set_isr("t", 0, [0])
+    fake.stop_broker(0)
+    refused = run("topics", "elect-leaders", "t", "--unclean")
+    assert (refused.exit_code, "Nothing was done" in refused.stderr) == (2, True)
+    found = run("topics", "elect-leaders", "t", "--unclean", "--yes", "--json")
+    assert json.loads(found.stdout)["elected"] == [
+        {"topic": "t", "partition": 0, "before": None, "leader": None}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("topics --list", "topics list"),
+        ("topics --describe --topic t", "topics describe"),
+        ("topics describe --topic t", "topics describe [OPTIONS] [TOPIC]..."),
+        ("groups --describe --group g", "groups describe"),
+        ("groups lag --group g", "groups lag [OPTIONS]"),
+        ("configs describe --entity-type topics", "root configs describe"),
+        ("topic list", "Did you mean 'topics'?"),
+        ("kafka-console-producer.sh --topic t", "Did you mean 'produce'?"),
+        ("kafka-leader-election", "Did you mean 'topics elect-leaders'?"),
+        ("topics lst", "Did you mean 'list'?"),
+    ],
+)
+def test_kafkas_spellings_are_answered_with_ours(run: Run, line: str, advice: str) -> None:
+    found = run(*line.split())
+    assert found.exit_code == 2
+    assert advice in " ".join(found.stderr.replace("\u2502", " ").split())
+
+
+@pytest.mark.parametrize("line", ["nothing", "topics --nothing", "topics describe --nothing"])
+def test_what_is_nobodys_spelling_gets_no_advice(run: Run, line: str) -> None:
+    found = run(*line.split())
+    assert found.exit_code == 2
+    assert "dashes" not in found.stderr
+    assert "Did you mean" not in found.stderr
 
 
 def test_limits_set_shown_checked(run: Run, fake: FakeCluster) -> None:
@@ -254,7 +315,7 @@ def test_limits_set_shown_checked(run: Run, fake: FakeCluster) -> None:
         "max.partitions": 10,
         "max.partitions.count": "partitions",
     }
-    made(run, "--topic", "t", "--partitions", "3", "--replication-factor", "2")
+    made(run, "t", "--partitions", "3", "--replication-factor", "2")
     assert run("limits", "check", "--warn-at", "70").exit_code == 0
     near = run("limits", "check", "--warn-at", "60", "--json")
     assert near.exit_code == 3
@@ -264,13 +325,11 @@ def test_limits_set_shown_checked(run: Run, fake: FakeCluster) -> None:
     assert "above 60 %: broker 0 has 2 of max.broker.partitions=3" in shown.stderr
     assert len(told["above"]) == 3
     assert [broker["headroom"] for broker in told["brokers"]] == [1, 1, 1]
-    refused = run(
-        "topics", "create", "--topic", "u", "--partitions", "2", "--replication-factor", "2"
-    )
+    refused = run("topics", "create", "u", "--partitions", "2", "--replication-factor", "2")
     assert refused.exit_code == 3
     assert "broker 0: 1, broker 1: 1, broker 2: 1; cluster: 7" in refused.stderr.replace("\n", "")
     free = ("--partitions", "2", "--replication-factor", "2", "--ignore-limits")
-    made(run, "--topic", "u", *free)
+    made(run, "u", *free)
     over = run("limits", "check")
     assert over.exit_code == 3
     assert "max.broker.partitions=3" in over.stderr
@@ -281,7 +340,7 @@ def test_limits_set_shown_checked(run: Run, fake: FakeCluster) -> None:
 
 def test_limits_in_a_file(run: Run, tmp_path) -> None:
     file = ("--limits-file", str(tmp_path / "limits"))
-    missing = run("topics", "create", "--topic", "t", *file)
+    missing = run("topics", "create", "t", *file)
     assert missing.exit_code == 2
     assert "limits set --limits-file" in missing.stderr.replace("\n", " ")
     nowhere = run("limits", "set", "max.partitions=1", "--limits-file", "/nowhere/limits")
@@ -289,10 +348,10 @@ def test_limits_in_a_file(run: Run, tmp_path) -> None:
     said = " ".join(nowhere.stderr.replace("│", " ").split())
     assert "there is no directory /nowhere; create it" in said
     assert run("limits", "set", "max.partitions=1", *file).exit_code == 0
-    assert run("topics", "create", "--topic", "t", *file).exit_code == 3
-    assert run("topics", "create", "--topic", "t", *file, "--ignore-limits").exit_code == 2
-    made(run, "--topic", "t", "--partitions", "1", *file)
-    grown = run("topics", "add-partitions", "--topic", "t", "--partitions", "2", *file)
+    assert run("topics", "create", "t", *file).exit_code == 3
+    assert run("topics", "create", "t", *file, "--ignore-limits").exit_code == 2
+    made(run, "t", "--partitions", "1", *file)
+    grown = run("topics", "add-partitions", "t", "--partitions", "2", *file)
     assert grown.exit_code == 3
 
 

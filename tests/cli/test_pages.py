@@ -26,25 +26,24 @@ if TYPE_CHECKING:
 
     Run = Callable[[str], tuple[str, str]]
 
-FLIGHTS = (
-    "topics create --topic flights --partitions 6 --replication-factor 3 --config retention.ms=1"
-)
+FLIGHTS = "topics create flights --partitions 6 --replication-factor 3 --config retention.ms=1"
 # With these, the three brokers have 10, 9 and 8 replicas.
 HOSTED = [
-    "topics create --topic wide --partitions 8 --replication-factor 3",
-    "topics create --topic base --replica-assignment 0,0,1",
+    "topics create wide --partitions 8 --replication-factor 3",
+    "topics create base --replica-assignment 0,0,1",
     "limits set max.broker.partitions=12 max.partitions=20",
 ]
 BEFORE = {
-    "topics delete": ["topics create --topic base --partitions 3"],
+    "topics delete": ["topics create base --partitions 3"],
     "topics add-partitions": [FLIGHTS],
+    "topics elect-leaders": [FLIGHTS],
     "topics describe": [FLIGHTS.replace("ms=1", "ms=86400000")],
     "configs alter": [
         FLIGHTS,
-        "configs alter --entity-type brokers --entity-default --add-config min.insync.replicas=2",
+        "configs alter --broker-defaults --add-config min.insync.replicas=2",
     ],
-    "topics create --topic more": HOSTED,
-    "limits check": [*HOSTED, "topics create --topic more --partitions 2 --replication-factor 3"],
+    "topics create more": HOSTED,
+    "limits check": [*HOSTED, "topics create more --partitions 2 --replication-factor 3"],
 }
 """What is done before the command of a block."""
 
@@ -96,7 +95,7 @@ def test_the_version(block: Block, run: Run) -> None:
 def test_ways_to_name_the_cluster(
     block: Block, run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("topics create --topic flights") == ("created topic flights\n", "")
+    assert run("topics create flights") == ("created topic flights\n", "")
     brokers = os.environ["KAFKACLIENT_BOOTSTRAP"]
     (home / "profiles.toml").write_text(f'[prod]\nbootstrap.servers = "{brokers}"\n')
     monkeypatch.delenv("KAFKACLIENT_BOOTSTRAP")

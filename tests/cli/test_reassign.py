@@ -82,7 +82,7 @@ def finish_when_watched(fake: FakeCluster) -> None:
 def test_a_plan_from_generation_to_the_end(run: Run, fake: FakeCluster, tmp_path: Path) -> None:
     out, back = tmp_path / "plan.json", tmp_path / "back.json"
     words = ("reassign", "generate", "--measure", 0, "--out", out)
-    made = run(*words, "--topics", "foo", "--broker-list", "2,3", "--throttle", 5_000_000)
+    made = run(*words, "foo", "--broker-list", "2,3", "--throttle", 5_000_000)
     assert made.exit_code == 0, made.stderr
     assert "Current partition replica assignment" in made.stdout
     assert '"replicas":[0,1]' in made.stdout
@@ -164,7 +164,7 @@ def test_quotas_that_are_not_safe(run: Run, fake: FakeCluster, plan: Path) -> No
 
 
 def test_a_network_with_which_no_quota_is_safe(run: Run, plan: Path) -> None:
-    words = ("reassign", "generate", "--measure", 0, "--topics", "foo", "--network-bandwidth", 1)
+    words = ("reassign", "generate", "--measure", 0, "foo", "--network-bandwidth", 1)
     told = run(*words)
     assert told.exit_code == 0
     assert "below" not in told.stdout
@@ -186,7 +186,7 @@ def test_an_empty_plan(run: Run, tmp_path: Path, command: str, plan_text: str) -
 
 
 def test_files_that_cannot_be_written(run: Run, fake: FakeCluster, plan: Path) -> None:
-    generate = ("reassign", "generate", "--topics", "foo", "--measure", 0, "--out")
+    generate = ("reassign", "generate", "foo", "--measure", 0, "--out")
     execute = (*EXECUTE, plan, "--throttle", 5, "--rollback-file")
     for command in (generate, execute):
         refused = run(*command, "/nowhere/x")
@@ -230,7 +230,7 @@ def test_what_fails_is_told_and_the_rest_done(run: Run, fake: FakeCluster, tmp_p
 
 def test_brokers_that_do_not_tell_what_they_have(run: Run, fake: FakeCluster) -> None:
     control = fake.control(ApiKey.DESCRIBE_LOG_DIRS, 56, keep=True)
-    words = ("reassign", "generate", "--topics", "foo", "--measure", 0)
+    words = ("reassign", "generate", "foo", "--measure", 0)
     told = run(*words)
     assert told.exit_code == 0
     assert "the estimate does not include broker 1" in told.stderr
@@ -414,7 +414,7 @@ def test_brokers_whose_throttles_are_not_known(run: Run, fake: FakeCluster) -> N
     "words",
     [
         ("reassign", "generate"),
-        ("reassign", "generate", "--topics", "foo", "--broker-list", "1,1"),
+        ("reassign", "generate", "foo", "--broker-list", "1,1"),
         ("reassign", "cancel"),
         ("reassign", "verify", "--reassignment-json-file", "/nowhere.json"),
         ("throttle", "set", "--replication-quota", "5", "--wait"),

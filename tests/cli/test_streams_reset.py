@@ -62,7 +62,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 @pytest.fixture
 def run(fake: FakeCluster) -> Run:
     def invoke(*words: str, application: str = "app") -> Result:
-        command = ["streams", "reset", "--application-id", application, *words]
+        command = ["streams", "reset", application, *words]
         return CliRunner().invoke(app, [*command, "--bootstrap-server", fake.bootstrap])
 
     return invoke

@@ -151,7 +151,7 @@ def test_every_command_has_its_section() -> None:
     page = command_line.page()
     assert "\n## `kafkaclient perf-test`\n" in page
     assert "\n### `kafkaclient topics create`\n" in page
-    assert re.search(r"^\| `--topic <?\w+>?` \| The topic\. ", page, re.MULTILINE)
+    assert re.search(r"^\| `TOPIC <?\w+>?` \| The topic\. ", page, re.MULTILINE)
 
 
 def test_a_table_escapes_what_would_end_a_cell() -> None:

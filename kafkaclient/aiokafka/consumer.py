@@ -174,8 +174,8 @@ class AIOKafkaConsumer(SubscriptionMixin, OffsetsMixin, LoopBound):
     def _native(self) -> Consumer:
         return self._consumer
 
-    def _new_consumer(self) -> Consumer:
-        return DropInConsumer(listener=self._adapter, **self._options)
+    def _new_consumer(self, **more: Any) -> Consumer:
+        return DropInConsumer(listener=self._adapter, **{**self._options, **more})
 
     @property
     def _coordinator(self) -> GroupFacade:
@@ -215,7 +215,7 @@ class AIOKafkaConsumer(SubscriptionMixin, OffsetsMixin, LoopBound):
                 # A consumer of this package starts once. Replace it, to repeat start().
                 self._is_started = False
                 await self._consumer.stop()
-                self._consumer = self._new_consumer()
+                self._consumer = self._new_consumer(hooks=self._consumer.config.hooks)
                 self._client.attach(self._consumer)
             raise
 

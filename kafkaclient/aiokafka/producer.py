@@ -182,7 +182,8 @@ class AIOKafkaProducer(TransactionMixin, LoopBound):
         except BaseException:
             if owns_start and not self._closed:
                 # A core producer starts once. Replace it, so that start() can be repeated.
-                self._producer = DropInProducer(**self._options)
+                # The class stays: instrument_producer() may have made it.
+                self._producer = type(self._producer)(**self._options)
                 self.client.attach(self._producer)
             raise
         finally:

@@ -36,7 +36,7 @@ from kafkaclient.opentelemetry.attributes import (
 from kafkaclient.opentelemetry.headers import context_in, own_context
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from opentelemetry.context import Context
     from opentelemetry.metrics import Counter, Histogram, MeterProvider
@@ -194,11 +194,15 @@ class Consuming:
 
 
 class ConsumerHook(Hooks):
-    """Tells ``consuming`` what one consumer does."""
+    """Tells ``consuming`` what one consumer does. A drop-in whose start has failed gives the hook
+    to the next consumer that it stands on."""
 
-    def __init__(self, consuming: Consuming, consumer: Any) -> None:
+    def __init__(self, consuming: Consuming) -> None:
         self.consuming = consuming
-        self._consumer = weakref.ref(consumer)
+        self._consumer: Callable[[], Any] = lambda: None
+
+    def on_start(self, client: Any, /) -> None:
+        self._consumer = weakref.ref(client)
 
     @harmless("following a batch")
     def on_consume(self, batch: ConsumedBatch) -> None:

@@ -208,20 +208,20 @@ def instrument_producer(
     traced = type("TracedProducer", (Producer,), instrumentation.methods)
     bases = (traced,) if kind is Producer else (kind, traced)
     target.__class__ = type(kind.__name__, bases, {"__doc__": kind.__doc__})
-    _instrumented[target] = (kind, instrumentation)
+    _instrumented[type(target)] = (kind, instrumentation)
 
 
 def uninstrument_producer(producer: Producer | AIOKafkaProducer) -> None:
     """Undo :func:`instrument_producer`; does nothing for another producer."""
     target = _producer_of(producer)
-    kind, instrumentation = _instrumented.pop(target, (None, None))
+    kind, instrumentation = _instrumented.pop(type(target), (None, None))
     if kind is not None and instrumentation is not None:
         instrumentation.stop()
         target.__class__ = kind
 
 
-_instrumented: WeakKeyDictionary[Any, tuple[type[Any], Instrumentation]] = WeakKeyDictionary()
-"""Producers that are traced alone: their own classes, and how they are traced."""
+_instrumented: WeakKeyDictionary[type[Any], tuple[type[Any], Instrumentation]] = WeakKeyDictionary()
+"""The class of each producer that is traced alone: the class it had, and how it is traced."""
 
 
 def _producer_of(producer: Any) -> Any:
@@ -299,5 +299,4 @@ def _hook_of(consumer: Any) -> ConsumerHook | None:
 
 def _add_hook(consumer: Any, consuming: Consuming) -> None:
     hooks = tuple(hook for hook in consumer.config.hooks if not isinstance(hook, ConsumerHook))
-    hook = ConsumerHook(consuming, consumer)
-    consumer.config = consumer.config.replace(hooks=(*hooks, hook))
+    consumer.config = consumer.config.replace(hooks=(*hooks, ConsumerHook(consuming)))

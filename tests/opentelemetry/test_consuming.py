@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import aiokafka
 import pytest
+from aiokafka.errors import KafkaConnectionError
 from opentelemetry import baggage, propagate, trace
 from opentelemetry.instrumentation.aiokafka import AIOKafkaInstrumentor
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 from opentelemetry.trace import SpanKind
 
 from kafkaclient import Consumer
-from kafkaclient.aiokafka import AIOKafkaConsumer, install, uninstall
+from kafkaclient.aiokafka import AIOKafkaConsumer, AIOKafkaProducer, install, uninstall
 from kafkaclient.errors import ConsumerStateError
-from kafkaclient.opentelemetry import instrument_consumer, process_span
+from kafkaclient.opentelemetry import (
+    instrument_consumer,
+    instrument_producer,
+    process_span,
+    uninstrument_producer,
+)
 from kafkaclient.reader import FetchedRecord
 from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import FakeCluster
 from tests.opentelemetry.support import Seen
 from tests.opentelemetry.test_metrics import DURATION, Meters
 from tests.producer.support import start_producer
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
     from kafkaclient.opentelemetry import KafkaclientInstrumentor
-    from kafkaclient.testing.fake import FakeCluster
 
 COMMON = {
     "messaging.system": "kafka",
@@ -160,6 +166,29 @@ async def test_one_consumer_alone(fake: FakeCluster, seen: Seen) -> None:
             instrument_consumer(other)
     assert [span.name for span in seen.spans] == ["poll t", "process t"]
     assert seen.facts()[1]["messaging.kafka.message.key"] == "k"
+
+
+@virtual_time
+async def test_a_drop_in_is_traced_after_a_start_that_failed(seen: Seen) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("t", 1)
+    options = {"bootstrap_servers": fake.bootstrap, "dialer": fake, "request_timeout_ms": 1_000}
+    consumer = AIOKafkaConsumer("t", auto_offset_reset="earliest", **options)
+    producer = AIOKafkaProducer(**options)
+    instrument_consumer(consumer, tracer_provider=seen.provider)
+    instrument_producer(producer, tracer_provider=seen.provider)
+    fake.stop_broker(0)
+    for client in (consumer, producer):
+        with pytest.raises(KafkaConnectionError):
+            await client.start()
+    fake.start_broker(0)
+    async with producer, consumer:
+        await producer.send_and_wait("t", b"1")
+        with process_span(await consumer.getone(), consumer):
+            pass
+    assert [span.name for span in seen.spans] == ["send t", "poll t", "process t"]
+    uninstrument_producer(producer)
+    assert "Traced" not in str(type(producer._producer).__mro__)
 
 
 @virtual_time

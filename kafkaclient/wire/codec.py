@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 import warnings
 from abc import abstractmethod
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -271,15 +271,26 @@ def _encoded_heartbeat(
 
 def _build(data_class: Any, version: int, values: Mapping[str, Any]) -> Any:
     """kafka-python's object for a struct, without the fields that the version does not have."""
+    structs, absent = _fields(data_class, version)
     built = {}
     for name, value in values.items():
-        schema = data_class.fields.get(name)
-        if schema is not None and not schema.for_version_q(version):
-            continue
-        if isinstance(value, dict) and schema is not None and schema.is_struct():
-            built[name] = _build(schema.data_class, version, value)
-        elif isinstance(value, (list, tuple)) and schema is not None and schema.is_struct_array():
-            built[name] = [_build(schema.data_class, version, element) for element in value]
-        else:
+        struct = structs.get(name)
+        if struct is not None and isinstance(value, dict):
+            built[name] = _build(struct, version, value)
+        elif struct is not None and isinstance(value, list | tuple):
+            built[name] = [_build(struct, version, element) for element in value]
+        elif name not in absent:
             built[name] = value  # the class refuses an unknown name
     return data_class(version=version, **built)
+
+
+@cache
+def _fields(data_class: Any, version: int) -> tuple[dict[str, Any], frozenset[str]]:
+    """The classes of the fields that are structs or arrays of them, and what this version lacks."""
+    there = {name: each for name, each in data_class.fields.items() if each.for_version_q(version)}
+    structs = {
+        name: each.data_class
+        for name, each in there.items()
+        if each.is_struct() or each.is_struct_array()
+    }
+    return structs, frozenset(data_class.fields) - frozenset(there)

@@ -92,7 +92,7 @@ def test_ten_thousand_random_cases_against_an_exact_solver() -> None:
     assert min(seen.values()) > 300, seen
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_whatever_the_size(data) -> None:
     count = data.draw(st.integers(1, 12))
@@ -109,7 +109,7 @@ def test_whatever_the_size(data) -> None:
         assert found == place(brokers, partitions, factor, capacities=room, rng=Random(seed))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_brokers_that_are_down_or_without_a_rack(data) -> None:
     """Every placement that needs the brokers that are down is found, and only then they get

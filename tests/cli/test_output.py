@@ -8,16 +8,18 @@ import json
 import sys
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
 from rich.text import Text
 
 import kafkaclient.cli
+from kafkaclient import Producer
 from kafkaclient.admin import Admin
-from kafkaclient.cli import connection
+from kafkaclient.cli import connection, consume, produce
 from kafkaclient.cli.output import print_message, print_table, stderr_console
+from kafkaclient.reader import Reader
 from kafkaclient.testing.fake import FakeCluster
 from tests.cli.test_connection import COMMANDS
 
@@ -42,7 +44,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def invoke(encoding: str, *words: str) -> tuple[int, str]:
         fake = FakeCluster(2, racks=[RACK, "[red]:smile:"])
         fake.create_topic("t", assignments=[(0,)])
-        monkeypatch.setattr(connection, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
+        clients: list[tuple[Any, str, Any]] = [
+            (connection, "Admin", Admin),
+            (produce, "Producer", Producer),
+            (consume, "Reader", Reader),
+        ]
+        for module, name, client in clients:
+            monkeypatch.setattr(module, name, partial(client, dialer=fake, rng=Random(1)))
         stdout = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         monkeypatch.setattr(sys, "stdout", stdout)
         given = (str(plan) if word == "PLAN" else word for word in words)

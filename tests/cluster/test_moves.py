@@ -499,7 +499,7 @@ _event = st.sampled_from(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.sampled_from([KAFKA_4_4, KAFKA_4_0, KAFKA_2_1]),
     st.lists(st.tuples(_event, st.sampled_from([0.1, 1.0, 7.0])), min_size=2, max_size=8),

@@ -61,7 +61,7 @@ async def test_many_answers_in_one_read(make_wire: Any) -> None:
     payloads=st.lists(st.binary(max_size=50), max_size=20),
     cuts=st.lists(st.integers(min_value=0, max_value=2000), max_size=30),
 )
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=75)
 def test_slicing_does_not_matter(make_wire: Any, payloads: list[bytes], cuts: list[int]) -> None:
     async def check() -> None:
         wire = make_wire()
@@ -77,7 +77,7 @@ def test_slicing_does_not_matter(make_wire: Any, payloads: list[bytes], cuts: li
 
 
 @given(garbage=st.binary(min_size=4, max_size=200))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=75)
 def test_whatever_comes_every_request_ends_once(make_wire: Any, garbage: bytes) -> None:
     async def check() -> None:
         wire = make_wire()

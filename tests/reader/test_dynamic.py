@@ -342,7 +342,7 @@ class Model:
         return True
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     script=st.lists(steps, max_size=40),
     fetch=st.sampled_from([150, 1_000, 1_048_576]),

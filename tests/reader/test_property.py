@@ -81,7 +81,7 @@ class Log:
         return [r for r in self.records if start <= r.offset < end and r.offset not in gone]
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     script=st.lists(steps, max_size=14),
     fetch=st.integers(1, 600),

@@ -22,7 +22,7 @@ sizes = st.lists(st.sampled_from([(3, 3), (2, 4), (4, 2), (5, 5)]), min_size=1, 
 restored = st.dictionaries(st.integers(1, 12), st.integers(0, 2), max_size=2)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(script=scripts, splits=splits, sizes=sizes, readable=st.booleans())
 def test_every_row_once_or_the_query_says_why_not(
     script: dict[int, str], splits: list[int], sizes: list[tuple[int, int]], readable: bool
@@ -43,7 +43,7 @@ def test_every_row_once_or_the_query_says_why_not(
     event(f"fails: {failure is not None}")
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     write_s=st.integers(0, 200),
     end_s=st.integers(0, 40),
@@ -62,7 +62,7 @@ def test_a_driver_that_is_slow_commits_no_part_of_a_batch(
     assert kafka.visible() == query.everything()
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(script=scripts, splits=splits, sizes=sizes, restored=restored, readable=st.booleans())
 def test_a_restored_checkpoint_loses_and_repeats_nothing_silently(
     script: dict[int, str],

@@ -34,7 +34,7 @@ def test_random_histories() -> None:
         assert not group.timers_needed or group.restarts, f"seed {seed}"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 11)), max_size=60))
 def test_histories(events: list[tuple[str, int]]) -> None:
     group = Group()

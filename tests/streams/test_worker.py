@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import StreamsError
@@ -194,7 +194,6 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=40)
 @given(
     feeds=st.lists(st.lists(fates, min_size=1, max_size=25), min_size=1, max_size=3),
     steps=st.lists(events, max_size=6),

@@ -68,7 +68,7 @@ def test_all_that_is_sent_counts_for_buffer_memory(where: str) -> None:
         "record_headers": {"values": [b""], "record_headers": [[("h", blob)]]},
     }[where]
     fake = one_topic(auto_create_topics=False)
-    with running(fake, max_block_ms=2000, buffer_memory=1_000_000) as producer:
+    with running(fake, max_block_ms=700, buffer_memory=1_000_000) as producer:
         producer.send_and_wait("t", b"")
 
         async def send_without_waiting() -> None:

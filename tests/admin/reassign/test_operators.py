@@ -245,7 +245,7 @@ class Operators(RuleBasedStateMachine):
 # No shrinking: it would take minutes, and the steps that failed are told all the same.
 TestOperators = Operators.TestCase
 TestOperators.settings = settings(
-    max_examples=40,
+    max_examples=20,
     stateful_step_count=25,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],

@@ -150,7 +150,7 @@ class Story:
         later(0.05, lambda: self.fake.configure_topic("t", max_message_bytes=10**6))
 
 
-@settings(max_examples=max(100, settings.default.max_examples))
+@settings(max_examples=max(40, settings.default.max_examples))
 @given(calls, damage, options)
 def test_a_batch_is_written_whole_and_in_order_or_not_at_all(
     plan: list[Call], faults: list[Any], how: dict[str, Any]
@@ -186,7 +186,7 @@ def test_a_batch_is_written_whole_and_in_order_or_not_at_all(
                 latest[partition] = offset
 
 
-@settings(max_examples=max(25, settings.default.max_examples // 2))
+@settings(max_examples=settings.default.max_examples)
 @given(calls, st.sampled_from([0, 300, 16384]), st.sampled_from(["late", "kip794"]))
 def test_one_partition_keeps_the_order_of_all_calls(
     plan: list[Call], batch_size: int, partitioner: str

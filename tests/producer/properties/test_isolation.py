@@ -141,7 +141,7 @@ def numbers_in_order(run: Run, partition: int) -> list[int]:
     return [n for n in numbers if n and run.kind(n) != 2]
 
 
-@settings(max_examples=settings().max_examples // 8)
+@settings(max_examples=max(3, settings.default.max_examples // 8))
 @given(load=loads)
 def test_records_for_brokers_that_are_well_do_not_wait(load: Load) -> None:
     run = Run(load)

@@ -258,7 +258,7 @@ OPTIONS = st.fixed_dictionaries(
 
 
 few = settings(
-    max_examples=max(25, settings.default.max_examples // 2),
+    max_examples=settings.default.max_examples,
     phases=[phase for phase in Phase if phase is not Phase.explain],  # it is slow
 )
 

@@ -277,7 +277,7 @@ class Story:
             assert values == sorted(values)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 @example(seed=0)
 def test_the_applications_code_may_do_anything(seed: int, caplog: pytest.LogCaptureFixture) -> None:

@@ -139,7 +139,7 @@ batch_sizes = st.sampled_from([0, 100, 1000, 16384])
 keyed = st.lists(st.tuples(items, st.none() | st.binary(max_size=2)), max_size=40)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(keyed, batch_sizes, st.sampled_from(["late", "kip794", "sticky", "round-robin"]))
 def test_it_is_as_if_sent_one_by_one(records: Any, batch_size: int, partitioner: str) -> None:
     """Keyed records are in the same places, the others are all there."""

@@ -128,7 +128,7 @@ def tame(service: tuple[float, ...], topics: dict[str, int], streams: list[Strea
     return [stream._replace(every=stream.every * slower) for stream in streams]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(load=loads())
 def test_no_record_waits_longer_than_the_bound(load: Any) -> None:
     service, topics, streams = load

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import (
@@ -191,7 +191,6 @@ rows = st.lists(
 blob_kinds = st.sampled_from([pa.binary(), pa.large_binary(), pa.binary_view()])
 
 
-@settings(max_examples=40)
 @given(rows, blob_kinds, blob_kinds, st.lists(st.integers(0, 60), max_size=4), st.integers(0, 9))
 def test_it_is_as_if_sent_one_by_one(
     records: Any, value_kind: Any, key_kind: Any, cuts: list[int], skipped: int

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _DEPLOY = "org.apache.spark.deploy"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-_START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 180.0  # a JVM on a busy machine
 HOME = Path(pyspark.__file__).parent
 
 

@@ -316,7 +316,11 @@ async def gather_outcomes(
                 raise
             raise RequestTimedOutError(f"no answer within {timeout_s:g} s") from error
 
-    outcomes = await asyncio.gather(*map(timed, jobs.values()), return_exceptions=True)
+    try:
+        outcomes = await asyncio.gather(*map(timed, jobs.values()), return_exceptions=True)
+    finally:
+        for job in jobs.values():
+            job.close()  # one that was cancelled before it began
     done: dict[K, T] = {}
     failed: dict[K, KafkaError] = {}
     for key, outcome in zip(jobs, outcomes, strict=True):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
 from kafkaclient.admin import Admin
-from kafkaclient.admin.session import Shared
+from kafkaclient.admin.session import Shared, gather_outcomes
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.types import TopicPartition
@@ -76,3 +77,18 @@ async def test_many_calls_for_end_offsets_need_few_metadata_requests() -> None:
         asked = [each.api_key for each in fake.requests[begin:]]
     assert asked.count(ApiKey.METADATA) == 1
     assert asked.count(ApiKey.LIST_OFFSETS) == 100
+
+
+async def test_jobs_that_are_cancelled_before_they_begin_warn_nobody() -> None:
+    """Otherwise Python warns of a coroutine that was never awaited."""
+    began: list[int] = []
+
+    async def job() -> None:
+        began.append(1)
+
+    task = asyncio.create_task(gather_outcomes({n: job() for n in range(3)}))
+    asyncio.get_running_loop().call_soon(task.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not began
+    gc.collect()

@@ -2,8 +2,9 @@
 ``python -m benchmarks.killed_member --out build/killed-member``.
 
 Two members share a topic. One gets SIGKILL; the other has its partitions when its session is over.
-Kinds of members take turns. The time of a partition is from the SIGKILL to the first record that
-the other member processes.
+Kinds of members take turns. A partition has two times: from the SIGKILL until the group has given
+it to the other member, and until that has processed its first record. The SIGKILL comes in each
+round at another time between two heartbeats, after members have settled.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ PARTITIONS = 8
 SESSION_MS = 10_000
 HEARTBEAT_MS = 3_000
 RATE = 400.0
-_SETTLE_S = 2.0
+_SETTLE_S = 12.0  # for 10 s after a rebalance our members send heartbeats more often
 _POLL_S = 0.1
 _WITHIN_S = 60.0
 _HEAP_MB = 96
@@ -54,8 +55,17 @@ class Seen(NamedTuple):
     """What a member has told so far."""
 
     owned: set[int]
+    given: dict[int, float]
+    """Partition -> when it was assigned last (seconds since 1970)."""
     records: list[tuple[float, int]]
-    """When a record was processed (seconds since 1970), and its partition."""
+    """When a record was processed, and its partition."""
+
+
+class Times(NamedTuple):
+    """Of a killed member's partition, in seconds after the SIGKILL."""
+
+    given: float
+    first_record: float
 
 
 class _Ours:
@@ -71,7 +81,7 @@ class _Ours:
             "session_timeout_ms": SESSION_MS,
             "heartbeat_interval_ms": HEARTBEAT_MS,
         }
-        self._options = {"logs": str(folder), "ports": {}, "app": app}
+        self._options = {"logs": str(folder), "ports": {}, "app": app, "is_swift": True}
         self._folder = folder
 
     async def start(self, name: str) -> Process:
@@ -91,6 +101,7 @@ class _Ours:
         stints = read_stints(name, lines)
         return Seen(
             {each.partition for each in stints if each.how == "died"},
+            {each.partition: each.began for each in stints},
             [(record.finished, each.partition) for each in stints for record in each.records],
         )
 
@@ -125,13 +136,14 @@ class _Java:
             )
 
     def seen(self, name: str) -> Seen:
-        seen = Seen(set(), [])
+        seen = Seen(set(), {}, [])
         for line in _lines(self._folder / name):
             event = json.loads(line)
             partitions = {each["partition"] for each in event.get("partitions", ())}
             match event["name"]:
                 case "partitions_assigned":
                     seen.owned.update(partitions)
+                    seen.given.update(dict.fromkeys(partitions, event["timestamp"] / 1000))
                 case "partitions_revoked":
                     seen.owned.difference_update(partitions)
                 case "record_data":
@@ -150,8 +162,8 @@ async def _until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(_POLL_S)
 
 
-async def kill_one(bootstrap: str, member: Any) -> list[float]:
-    """The times of the partitions of a killed member, in seconds."""
+async def kill_one(member: Any, settle_s: float) -> list[Times]:
+    """The times of the partitions of a member that is killed when it has had them that long."""
     processes = [await member.start(name) for name in ("victim", "other")]
     try:
         await _until(
@@ -159,7 +171,7 @@ async def kill_one(bootstrap: str, member: Any) -> list[float]:
                 len(member.seen(name).owned) == PARTITIONS // 2 for name in ("victim", "other")
             )
         )
-        await asyncio.sleep(_SETTLE_S)
+        await asyncio.sleep(settle_s)
         orphans = member.seen("victim").owned
         processes[0].send_signal(signal.SIGKILL)
         killed = time.time()
@@ -170,7 +182,8 @@ async def kill_one(bootstrap: str, member: Any) -> list[float]:
             return {partition: at for at, partition in sorted(later, reverse=True) if at > killed}
 
         await _until(lambda: first().keys() == orphans)
-        return sorted(at - killed for at in first().values())
+        given = member.seen("other").given
+        return [Times(given[each] - killed, at - killed) for each, at in first().items()]
     finally:
         for process in processes:
             if process.returncode is None:
@@ -180,9 +193,10 @@ async def kill_one(bootstrap: str, member: Any) -> list[float]:
 
 async def measure(rounds: int, out: Path) -> None:
     """Print and write the times of each kind of member."""
-    found: dict[tuple[str, str], list[float]] = {}
+    found: dict[tuple[str, str], list[Times]] = {}
     async with LocalCluster(brokers=1, config=_BROKER_CONFIG) as cluster:
         for number in range(rounds):
+            settle_s = _SETTLE_S + HEARTBEAT_MS / 1000 * number / rounds
             for protocol in PROTOCOLS:
                 for kind in (_Ours, _Java):
                     topic = f"{kind.name}-{protocol}-{number}"
@@ -192,7 +206,7 @@ async def measure(rounds: int, out: Path) -> None:
                     sending = asyncio.create_task(load.run())
                     with tempfile.TemporaryDirectory() as folder:
                         member = kind(cluster.bootstrap, topic, protocol, Path(folder))
-                        times = await kill_one(cluster.bootstrap, member)
+                        times = await kill_one(member, settle_s)
                     load.stop()
                     await sending
                     print(f"{topic}: {_told(times)}")
@@ -204,9 +218,12 @@ async def measure(rounds: int, out: Path) -> None:
             "client": client,
             "protocol": protocol,
             "partitions": len(times),
-            "median_s": round(median(times), 3),
-            "max_s": round(max(times), 3),
-            "times_s": [round(each, 3) for each in sorted(times)],
+            **{
+                f"{field}_{name}_s": round(of([getattr(each, field) for each in times]), 3)
+                for field in Times._fields
+                for name, of in (("median", median), ("max", max))
+            },
+            "times_s": [[round(each, 3) for each in pair] for pair in sorted(times)],
         }
         for (client, protocol), times in found.items()
     ]
@@ -215,8 +232,12 @@ async def measure(rounds: int, out: Path) -> None:
         print(f"{client}, {protocol}: {_told(times)}")
 
 
-def _told(times: Sequence[float]) -> str:
-    return f"median {median(times):.2f} s, longest {max(times):.2f} s of {len(times)} partitions"
+def _told(times: Sequence[Times]) -> str:
+    given, first = zip(*times, strict=True)
+    return (
+        f"given after {median(given):.2f} s (at most {max(given):.2f} s), first record after "
+        f"{median(first):.2f} s (at most {max(first):.2f} s), {len(times)} partitions"
+    )
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _REPORT_EVERY_S = 0.2
 _PAUSES_S = ((0.0005, 0.5), (0.02, 0.005))
-"""Share of the records whose handler waits, and for how long."""
+"""Share of the records whose handler waits, and for how long, unless the option ``is_swift``."""
 
 
 class _Noted(RebalanceListener):
@@ -54,8 +54,9 @@ class _Noted(RebalanceListener):
 class _Worker:
     """One consumer after the other, until stopped."""
 
-    def __init__(self, options: dict[str, Any], log: MemberLog) -> None:
+    def __init__(self, options: dict[str, Any], log: MemberLog, *, is_swift: bool) -> None:
         self._options = options
+        self._pauses = () if is_swift else _PAUSES_S
         self._log = log
         self._rng = Random()
         self._consumer: Consumer | None = None
@@ -96,7 +97,7 @@ class _Worker:
         async for record in consumer:
             surely = gate.is_in_session
             taken, drawn = time.time(), self._rng.random()
-            for share, pause_s in _PAUSES_S:
+            for share, pause_s in self._pauses:
                 if drawn < share:
                     await asyncio.sleep(pause_s)
                     break
@@ -132,7 +133,8 @@ async def _main(options: dict[str, Any]) -> None:
     app = options["app"]
     disk = Path(app.pop("state_dir"))
     log = MemberLog(Path(options["logs"]) / f"{disk.name}-{os.getpid()}.members")
-    worker, loop = _Worker(app, log), asyncio.get_running_loop()
+    worker = _Worker(app, log, is_swift=options.get("is_swift", False))
+    loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGUSR1, worker.cancel_loop)
     loop.add_signal_handler(signal.SIGUSR2, worker.leave)
     loop.add_signal_handler(signal.SIGTERM, worker.stop)

@@ -6,7 +6,6 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import killed_member
 from benchmarks.killed_member import Seen, _Java, _Ours, kill_one
 
 if TYPE_CHECKING:
@@ -16,7 +15,9 @@ if TYPE_CHECKING:
 def test_our_member(tmp_path: Path) -> None:
     lines = ["assigned 1 t 0", "assigned 1 t 1", "revoked 2 t 1", "record 3 t 0 2.9 1 0 7 7", "rec"]
     (tmp_path / "victim-12.members").write_text("\n".join(lines))
-    assert _Ours("b:1", "g", "classic", tmp_path).seen("victim") == Seen({0}, [(3.0, 0)])
+    assert _Ours("b:1", "g", "classic", tmp_path).seen("victim") == Seen(
+        {0}, {0: 1.0, 1: 1.0}, [(3.0, 0)]
+    )
 
 
 def test_javas_member(tmp_path: Path) -> None:
@@ -25,18 +26,18 @@ def test_javas_member(tmp_path: Path) -> None:
         return json.dumps({"name": name, "partitions": listed, **more})
 
     lines = [
-        event("partitions_assigned", 0, 1),
+        event("partitions_assigned", 0, 1, timestamp=1000),
         event("partitions_revoked", 1),
         event("record_data", partition=0, offset=7, timestamp=3000),
         '{"name": "rec',
     ]
     (tmp_path / "victim").write_text("\n".join(lines))
-    assert _Java("b:1", "g", "classic", tmp_path).seen("victim") == Seen({0}, [(3.0, 0)])
+    assert _Java("b:1", "g", "classic", tmp_path).seen("victim") == Seen(
+        {0}, {0: 1.0, 1: 1.0}, [(3.0, 0)]
+    )
 
 
-async def test_the_time_of_a_partition_ends_with_its_first_record(
-    monkeypatch: Any, tmp_path: Path
-) -> None:
+async def test_the_time_of_a_partition_ends_with_its_first_record() -> None:
     class Process:
         returncode = None
 
@@ -55,9 +56,14 @@ async def test_the_time_of_a_partition_ends_with_its_first_record(
         def seen(self, name: str) -> Seen:
             now = began + 100
             mine = {0, 1, 2, 3} if name == "victim" else {4, 5, 6, 7}
-            return Seen(mine, [(began, 0), *((now + n + r, n) for n in range(8) for r in (0, 9))])
+            records = [(now + n + r, n) for n in range(8) for r in (0, 9)]
+            return Seen(mine, dict.fromkeys(range(8), began + 50), [(began, 0), *records])
 
     began = time.time()
-    monkeypatch.setattr(killed_member, "_SETTLE_S", 0)
-    times = await kill_one("b:1", Played())
-    assert [round(each) for each in times] == [100, 101, 102, 103]
+    times = await kill_one(Played(), 0)
+    assert sorted((round(given), round(first)) for given, first in times) == [
+        (50, 100),
+        (50, 101),
+        (50, 102),
+        (50, 103),
+    ]

@@ -30,7 +30,8 @@ from integration.security.broker import LISTENERS, USERS, issuing, provide
 
 @pytest.fixture(scope="package")
 def secured() -> Iterator[LocalCluster]:
-    cluster = LocalCluster(1, security=ClusterSecurity(users=USERS, listeners=LISTENERS, acls=True))
+    security = ClusterSecurity(users=USERS, listeners=LISTENERS, acls=True)
+    cluster = LocalCluster(1, security=security, config={"delegation.token.secret.key": "any"})
     asyncio.run(cluster.start())
     try:
         _grant(cluster)

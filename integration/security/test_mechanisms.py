@@ -18,7 +18,7 @@ import uvloop
 
 from integration.security.broker import MECHANISMS, counts, issuing, read
 from kafkaclient import Producer
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import ConfigError, SaslAuthenticationError
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
@@ -130,6 +130,45 @@ async def test_pkcs12_stores_of_openssl_and_keytool(options, tmp_path) -> None:
     given["ssl_truststore_location"] = tmp_path / "trust.p12"
     async with Producer(**given) as producer:
         await producer.send_and_wait("flights", b"v")
+
+
+async def test_delegation_tokens(secured, options, tmp_path) -> None:
+    """A token made by Kafka's own tool logs in by both ways of SCRAM until it is expired."""
+    admin = options("SASL_PLAINTEXT", "SCRAM-SHA-256")
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    (tmp_path / "alice").write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
+        f'sasl.jaas.config={module} username="alice" password="alice-secret";\n'
+    )
+
+    async def tool(*arguments: str) -> str:
+        where = ["--bootstrap-server", admin["bootstrap_servers"], "--command-config"]
+        command = "org.apache.kafka.tools.DelegationTokenCommand"
+        ended = await secured.run_tool(command, *where, str(tmp_path / "alice"), *arguments)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    made = await tool("--create", "--max-life-time-period", "-1")
+    token, hmac = made.splitlines()[-1].split()[:2]
+    jaas = f'{module} username="{token}" password="{hmac}" tokenauth="true";'
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        given = options("SASL_SSL", sasl_mechanism=mechanism)
+        async with Producer(**given, sasl_jaas_config=jaas) as producer:
+            await producer.send_and_wait("flights", b"v")
+    given |= {"sasl_username": token, "sasl_password": hmac}
+    with pytest.raises(SaslAuthenticationError):  # the name of a user
+        await Producer(**given).start()
+    async with Producer(**given, sasl_tokenauth=True) as producer:
+        await producer.send_and_wait("flights", b"v")
+    await tool("--expire", "--expiry-time-period", "-1", "--hmac", hmac)
+
+    async def log_in_until_refused() -> None:
+        while True:  # the broker learns it from the controller
+            async with Producer(**given, sasl_tokenauth=True):
+                pass
+
+    with pytest.raises(SaslAuthenticationError):
+        await asyncio.wait_for(log_in_until_refused(), 30)
 
 
 # --- sessions (KIP-368) ---------------------------------------------------------------------------

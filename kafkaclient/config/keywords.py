@@ -72,6 +72,7 @@ class ClientKeywords(TypedDict, total=False):
     sasl_plain_username: str | None
     sasl_password: str | None
     sasl_plain_password: str | None
+    sasl_tokenauth: bool
     sasl_jaas_config: str | None
     sasl_kerberos_service_name: str
     sasl_kerberos_domain_name: str | None

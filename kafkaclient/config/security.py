@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.kinds import (
+    BOOLEAN,
     FILLED_TEXT,
     HOST_NAME,
     PATH,
@@ -126,6 +127,9 @@ class SecurityOptions(Options):
         None, optional(VERBATIM), aliases=("sasl.plain.password",), secret=True
     )
     """The user's password."""
+    sasl_tokenauth: bool = _LOGIN.option(False, BOOLEAN)
+    """Whether sasl_username is the id of a delegation token and sasl_password its HMAC, for SCRAM
+    (KIP-48). Java has tokenauth=true in sasl.jaas.config."""
     sasl_jaas_config: str | None = _LOGIN.option(None, optional(TEXT), secret=True)
     """The credentials in Java's syntax, `org.apache.kafka.common.security.scram.ScramLoginModule
     required username="..." password="...";` (or plain.PlainLoginModule), and for OIDC

@@ -159,6 +159,11 @@ def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
         values["sasl_mechanism"] = mechanism = "OAUTHBEARER"
     elif values["sasl_jaas_config"] is not None:
         apply_jaas(values, given)
+    if values["sasl_tokenauth"] and not mechanism.startswith("SCRAM"):
+        raise ConfigError(
+            f"sasl_tokenauth would have no effect with sasl_mechanism={mechanism}: a delegation "
+            "token needs SCRAM-SHA-256 or SCRAM-SHA-512"
+        )
     if mechanism == "OAUTHBEARER":
         _warn_of_unused("sasl.mechanism", chosen, _FOR_PASSWORDS, given)
         _settle_oauth(values)

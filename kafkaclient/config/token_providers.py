@@ -112,6 +112,7 @@ _MODULES = {
 _OPTIONS: dict[str, tuple[str, Kind[Any]]] = {
     "username": ("sasl_username", VERBATIM),
     "password": ("sasl_password", VERBATIM),
+    "tokenauth": ("sasl_tokenauth", BOOLEAN),
     "clientId": ("sasl_oauthbearer_client_credentials_client_id", VERBATIM),
     "clientSecret": ("sasl_oauthbearer_client_credentials_client_secret", VERBATIM),
     "scope": ("sasl_oauthbearer_scope", VERBATIM),

@@ -82,6 +82,7 @@ class _Scram:
         username: str,
         password: str,
         *,
+        tokenauth: bool = False,
         cache: KeyCache | None = None,
         new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
     ) -> None:
@@ -89,7 +90,7 @@ class _Scram:
         self._cache = cache or KeyCache()
         self._nonce = new_nonce()
         escaped = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={escaped},r={self._nonce}"
+        self._first_bare = f"n={escaped},r={self._nonce}{',tokenauth=true' if tokenauth else ''}"
         self._signature: bytes | None = None
         self._verified = False
 
@@ -139,7 +140,9 @@ class _Scram:
 
 
 class Scram256(_Scram):
-    """A :class:`~kafkaclient.net.mechanisms.Mechanism`; channel binding is not offered."""
+    """A :class:`~kafkaclient.net.mechanisms.Mechanism`; channel binding is not offered.
+
+    ``tokenauth``: the user is a delegation token (KIP-48, Kafka's ``ScramExtensions``)."""
 
     name: ClassVar[str] = "SCRAM-SHA-256"
     digest: ClassVar[str] = "sha256"
@@ -202,6 +205,7 @@ class Login:
         self._kind = options.sasl_mechanism
         self._username = options.sasl_username or ""
         self._password = options.sasl_password or ""
+        self._tokenauth = options.sasl_tokenauth
         self._keys = KeyCache()
         self._tokens: TokenSource | None = None
         self._offered: Token | None = None
@@ -234,7 +238,7 @@ class Login:
         if self._kind == Plain.name:
             return Plain(self._username, self._password)
         kind = _SCRAM[self._kind or ""]
-        return kind(self._username, self._password, cache=self._keys)
+        return kind(self._username, self._password, tokenauth=self._tokenauth, cache=self._keys)
 
     async def token(self) -> Token:
         """The current OAUTHBEARER token; raises what :meth:`TokenSource.get` raises."""

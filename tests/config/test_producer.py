@@ -175,6 +175,7 @@ NOT_IN_JAVA = {
     "sasl.kerberos.principal": "as sasl.password",
     "sasl.kerberos.ticket.cache": "an option of Krb5LoginModule in Java",
     "sasl.password": "a plain option for what Java has in sasl.jaas.config, as in librdkafka",
+    "sasl.tokenauth": "an option of ScramLoginModule in Java",
     "sasl.username": "as sasl.password",
     "ssl.context": "an object, as in aiokafka",
     "https.ca.location": "an option of the login module in Java; the name is librdkafka's",

@@ -135,6 +135,7 @@ def test_secrets_are_not_in_the_message_about_them(options: dict[str, Any]) -> N
             {"security.protocol": "SSL", "ssl.keystore.password": SECRET, "ssl_cafile": "/ca"},
             "ssl.keystore.password is given, and no ssl_keystore_location",
         ),
+        ({**PLAIN, **ALICE, "sasl.tokenauth": "true"}, "token needs SCRAM-SHA-256 or SCRAM-SHA-51"),
         ({**GSSAPI, **KEYTAB, "sasl_kerberos_ticket_cache": "KCM:"}, "ticket_cache: give one"),
         ({**GSSAPI, "sasl_kerberos_keytab": "/k"}, "needs sasl_kerberos_principal"),
         ({**GSSAPI, "sasl.kerberos.principal": "a\0"}, "principal must be text"),

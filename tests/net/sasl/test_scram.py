@@ -35,6 +35,16 @@ def test_the_exchange_of_rfc_7677() -> None:
     assert client.answer(SERVER_FINAL) is None
 
 
+def test_a_delegation_token_says_what_it_is() -> None:
+    """As Java's ScramMessages.ClientFirstMessage; the proof covers it."""
+    client = _client("token-id", tokenauth=True)
+    assert client.first() == b"n,,n=token-id,r=rOprNGfwEbeRWgbNEkqO,tokenauth=true"
+    server = Server("sha256", "pencil")
+    final = client.answer(server.first(client.first()))
+    assert final is not None
+    assert client.answer(server.final(final)) is None
+
+
 class Server:
     """RFC 5802, section 3, from the server's side."""
 
@@ -52,7 +62,7 @@ class Server:
     def first(self, client_first: bytes) -> bytes:
         assert client_first.startswith(b"n,,")
         self.bare = client_first[3:]
-        self.nonce = self.bare.split(b",r=", 1)[1] + b"server"
+        self.nonce = self.bare.split(b",r=", 1)[1].removesuffix(b",tokenauth=true") + b"server"
         salt = base64.b64encode(self.salt)
         self.said = b"r=%s,s=%s,i=%d" % (self.nonce, salt, self.iterations)
         return self.said

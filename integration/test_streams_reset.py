@@ -121,14 +121,14 @@ async def test_an_application_processes_its_input_again(
 async def test_state_of_a_deleted_changelog_is_not_used(
     kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
-    """The reset cannot remove the state on other machines. --shift-by goes back in the input."""
+    """The reset cannot remove the state on other machines. --to N goes back in the input."""
     bootstrap, name = kafka_cluster.bootstrap, f"app-{topic}"
     await make_topics(bootstrap, topic, create_topic)
     once = [RECORDS // 2, RECORDS * PARTITIONS]
     app = counting(bootstrap, topic, tmp_path)
     async with running(app) as task:
         await until(equals(lambda: highest_counts(bootstrap, topic), once), task)
-    status, done, message = await reset(bootstrap, name, "--to-offset", str(RECORDS - 4))
+    status, done, message = await reset(bootstrap, name, "--to", str(RECORDS - 4))
     assert status == 0, message
     assert {change["after"] for change in done["offsets"]} == {RECORDS - 4}
     async with running(app) as task:
@@ -277,7 +277,7 @@ async def test_two_operators_at_once(kafka_cluster, topic, create_topic) -> None
     await create_topic(f"{name}-counts-changelog", 1)
     async with Admin(bootstrap) as admin:
         await admin.alter_offsets(name, {TopicPartition(topic, 0): 5})
-        words = ["--to-earliest"], ["--to-latest"]
+        words = ["--to", "earliest"], ["--to", "latest"]
         both = await asyncio.gather(*(reset(bootstrap, name, "--force", *each) for each in words))
         found = (await admin.committed_offsets(name))[TopicPartition(topic, 0)]
         wanted = [done["offsets"][0]["after"] for status, done, _ in both if status == 0]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from kafkaclient.admin.places import HELP, Place
 from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cli.connection import (
     ConnectionOptions,
@@ -19,7 +20,6 @@ from kafkaclient.cli.connection import (
     with_connection,
 )
 from kafkaclient.cli.output import counted, joined, run_command
-from kafkaclient.cli.places import HELP, Place
 from kafkaclient.cli.record_format import (
     unescaped,
     written_as,

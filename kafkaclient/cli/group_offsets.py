@@ -110,16 +110,6 @@ def partitions_named(texts: Iterable[str], known: Iterable[TopicPartition]) -> l
     return sorted(set(chosen))
 
 
-def shift_of(text: str | None) -> int | None:
-    """``+5`` and ``5-``: from the committed offsets."""
-    if text is None or not (text.startswith("+") or text.endswith("-")):
-        return None
-    try:
-        return int(text) if text.startswith("+") else -int(text[:-1])
-    except ValueError:
-        raise ConfigError(f"--to {text!r}: give +N or N-") from None
-
-
 def read_offsets(file: Path) -> dict[TopicPartition, int]:
     try:
         rows = json.loads(file.read_text("utf-8"))["partitions"]

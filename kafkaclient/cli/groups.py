@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkaclient.admin.places import SHIFTED, Place, admin_offsets
 from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.connection import AsJson, Yes
@@ -20,10 +21,8 @@ from kafkaclient.cli.group_offsets import (
     lags_of,
     partitions_named,
     read_offsets,
-    shift_of,
 )
 from kafkaclient.cli.output import FAILED, counted, picked, print_json, print_message, print_table
-from kafkaclient.cli.places import HELP, Place
 from kafkaclient.errors import ConfigError, ProtocolError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import assignment_in
@@ -162,7 +161,7 @@ async def reset_offsets(
     group: Group,
     to: Annotated[
         str | None,
-        typer.Option(metavar="PLACE", help=f"The new offsets: {HELP}; +N or N- from the old ones."),
+        typer.Option(metavar="PLACE", help=f"The new offsets: {SHIFTED}."),
     ] = None,
     from_file: Annotated[
         Path | None,
@@ -189,28 +188,13 @@ async def reset_offsets(
     if (to is None) == (from_file is None):
         raise ConfigError("--to and --from-file: give one of them")
     new = None if from_file is None else read_offsets(from_file)
-    shift = shift_of(to)
-    place = None if to is None or shift is not None else Place.parse(to, "--to")
+    # The offsets of a file, as they are: committed ones that are not moved.
+    place = Place(shift=0) if to is None else Place.parse(to, "--to", shifts=True)
     async with connect() as admin:
         found = await admin.describe_group(group)
         before = await admin.committed_offsets(group)
         wanted = await chosen_partitions(admin, topic, new or before)
-        first = await admin.beginning_offsets(wanted)
-        end = await admin.end_offsets(wanted, read_committed=False)
-
-        async def at_time(where: Iterable[TopicPartition], time_ms: int) -> dict[Any, int | None]:
-            answers = await admin.list_offsets(where, time_ms)
-            return {each: None if offset < 0 else offset for each, offset in answers.items()}
-
-        if place is not None:
-            after = await place.of(at_time, first, end)
-        else:
-            given = new or {each: at + (shift or 0) for each, at in before.items()}
-            after = {
-                each: min(max(given[each], first[each]), end[each])
-                for each in wanted
-                if each in given
-            }
+        after = await admin_offsets(admin, place, wanted, new or before, read_committed=False)
         rows = [Change(each, before.get(each), at) for each, at in sorted(after.items())]
         if found.state not in _EMPTY and found.members:
             raise broker_error(

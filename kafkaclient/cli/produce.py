@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from kafkaclient.admin.places import Place
 from kafkaclient.cli.connection import (
     ConnectionOptions,
     given_of,
@@ -18,7 +19,6 @@ from kafkaclient.cli.connection import (
     with_connection,
 )
 from kafkaclient.cli.output import FAILED, counted, print_message, run_command
-from kafkaclient.cli.places import Place
 from kafkaclient.cli.profile_file import pair
 from kafkaclient.cli.record_format import Row, row_of_json, unescaped
 from kafkaclient.cli.record_input import delimited, length_prefixed, read_records

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkaclient.admin.places import SHIFTED, Place
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.connection import AsJson
 from kafkaclient.cli.output import FAILED, picked, print_json, print_table
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.description import Role, describe_application
-from kafkaclient.streams.reset import BEGINNING, Position, ResetTo, carry_out, plan_reset
+from kafkaclient.streams.reset import carry_out, plan_reset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -176,7 +176,7 @@ def _outlook(found: ApplicationDescription) -> str:
 
 
 @on_cluster
-async def reset(  # noqa: PLR0913 - each option is a parameter
+async def reset(
     connect: Connect,
     *,
     application_id: ApplicationId,
@@ -196,23 +196,9 @@ async def reset(  # noqa: PLR0913 - each option is a parameter
             "[default: all]",
         ),
     ] = None,
-    to_earliest: Annotated[bool, "Begin at the first offsets. This is the default."] = False,
-    to_latest: Annotated[bool, "Begin at the end offsets."] = False,
-    to_offset: Annotated[
-        int | None, typer.Option(min=0, help="Begin at this offset of each partition.")
-    ] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Begin at the first record that is not older, such as 2026-11-23T10:00:00 (UTC) "
-            "or 2026-11-23T10:00:00+01:00.",
-        ),
-    ] = None,
-    shift_by: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Begin N offsets after the committed offset; -N before."),
-    ] = None,
+    to: Annotated[
+        str, typer.Option(metavar="PLACE", help=f"Where it begins in them: {SHIFTED}.")
+    ] = "earliest",
     state_dir: Annotated[
         Path | None,
         typer.Option(
@@ -245,20 +231,14 @@ async def reset(  # noqa: PLR0913 - each option is a parameter
     Examples:
 
     - `kafkaclient streams reset words --dry-run -b localhost:9092`
-    - `kafkaclient streams reset words --to-datetime 2026-11-23T10:00:00 --yes`
+    - `kafkaclient streams reset words --to 2026-11-23T10:00 --yes`
     """
-    to = _target(
-        to_earliest=to_earliest,
-        to_latest=to_latest,
-        to_offset=to_offset,
-        to_datetime=to_datetime,
-        shift_by=shift_by,
-    )
+    place = Place.parse(to, "--to", shifts=True)
     async with connect() as admin:
         plan = await plan_reset(
             admin,
             application_id,
-            to,
+            place,
             input_topics=_names(input_topics),
             internal_topics=_names(internal_topics),
         )
@@ -282,48 +262,6 @@ async def reset(  # noqa: PLR0913 - each option is a parameter
         typer.echo(f"application {application_id} is reset", err=True)
         if removed:
             typer.echo(f"removed the state in {state_dir}", err=True)
-
-
-def _target(
-    *,
-    to_earliest: bool,
-    to_latest: bool,
-    to_offset: int | None,
-    to_datetime: str | None,
-    shift_by: int | None,
-) -> ResetTo:
-    given = []
-    if to_earliest:
-        given.append(BEGINNING)
-    if to_latest:
-        given.append(ResetTo(Position.LATEST))
-    if to_offset is not None:
-        given.append(ResetTo(Position.OFFSET, to_offset))
-    if to_datetime is not None:
-        given.append(ResetTo(Position.TIME, _milliseconds(to_datetime)))
-    if shift_by is not None:
-        given.append(ResetTo(Position.SHIFT, shift_by))
-    if len(given) > 1:
-        raise ConfigError(
-            "--to-earliest, --to-latest, --to-offset, --to-datetime and --shift-by: give one of "
-            "them"
-        )
-    return given[0] if given else BEGINNING
-
-
-def _milliseconds(text: str) -> int:
-    try:
-        found = datetime.fromisoformat(text)
-        if found.tzinfo is None:
-            found = found.replace(tzinfo=UTC)
-        since_1970 = int(found.timestamp() * 1000)
-    except (ValueError, OverflowError):
-        since_1970 = -1
-    if since_1970 < 0:
-        raise ConfigError(
-            f"--to-datetime {text!r}: give a time since 1970 such as 2026-11-23T10:00:00"
-        )
-    return since_1970
 
 
 def _names(text: str | None) -> list[str] | None:

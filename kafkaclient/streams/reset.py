@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkaclient.admin.places import Place, admin_offsets
 from kafkaclient.errors import (
     BrokerError,
     StreamsError,
@@ -33,27 +33,7 @@ _NO_APPLICATION = ("consumer", "Consumer", "share", "Share")
 _TASK_OR_PROCESS = r"(\d+_\d+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(-\d+)?)"
 
 
-class Position(Enum):
-    """Where the application begins in its input topics."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-    OFFSET = "offset"
-    TIME = "time"
-    """The first record that is not older than a time; without one, the end."""
-    SHIFT = "shift"
-    """A number of offsets after the committed offset; before it, if the number is negative."""
-
-
-class ResetTo(NamedTuple):
-    """The new offsets. ``value``: an offset, milliseconds since 1970, or a number of offsets. An
-    offset that a partition does not have becomes its first or its end offset."""
-
-    position: Position
-    value: int = 0
-
-
-BEGINNING: Final = ResetTo(Position.EARLIEST)
+BEGINNING: Final = Place(word="earliest")
 
 
 class OffsetChange(NamedTuple):
@@ -117,7 +97,7 @@ class ResetPlan:
 async def plan_reset(
     admin: Admin,
     application_id: str,
-    to: ResetTo = BEGINNING,
+    to: Place = BEGINNING,
     *,
     input_topics: Collection[str] | None = None,
     internal_topics: Collection[str] | None = None,
@@ -298,31 +278,13 @@ async def _offsets(
     admin: Admin,
     partitions: list[TopicPartition],
     committed: Mapping[TopicPartition, int],
-    to: ResetTo,
+    to: Place,
 ) -> tuple[OffsetChange, ...]:
-    beginnings = await admin.beginning_offsets(partitions)
-    ends = await admin.end_offsets(partitions)
-    if missing := set(partitions) - (beginnings.keys() & ends.keys()):
+    found = await admin_offsets(admin, to, partitions, committed, read_committed=True)
+    if to.shift is None and (missing := set(partitions) - found.keys()):
         without = ", ".join(f"{p.topic}-{p.partition}" for p in sorted(missing))
         raise StreamsError(f"the offsets of {without} are not known: there is no leader")
-    at_time = await admin.list_offsets(partitions, to.value) if to.position is Position.TIME else {}
-    changes = []
-    for partition in partitions:
-        first, end, before = beginnings[partition], ends[partition], committed.get(partition)
-        match to.position:
-            case Position.EARLIEST:
-                after = first
-            case Position.LATEST:
-                after = end
-            case Position.OFFSET:
-                after = to.value
-            case Position.TIME:
-                found = at_time.get(partition, -1)
-                after = end if found < 0 else found
-            case Position.SHIFT:
-                after = (first if before is None else before) + to.value
-        changes.append(OffsetChange(partition, before, min(max(after, first), end)))
-    return tuple(changes)
+    return tuple(OffsetChange(p, committed.get(p), at) for p, at in sorted(found.items()))
 
 
 async def _watch(admin: Admin, application_id: str, settle_s: float) -> None:

@@ -167,7 +167,7 @@ def test_a_group_with_members(run: Run, fake: FakeCluster) -> None:
     [
         (["reset-offsets", "g"], "--to and --from-file"),
         (["reset-offsets", "g", "--to", "soon"], "--to 'soon' is none of"),
-        (["reset-offsets", "g", "--to", "+x"], "give +N or N-"),
+        (["reset-offsets", "g", "--to", "+x"], "+N or N-"),
         (["reset-offsets", "g", "--to", "0", "--topic", "t:9"], "there is no partition 9"),
         (["reset-offsets", "g", "--to", "0", "--topic", "t:x"], "give TOPIC or TOPIC:0,1"),
         (["delete-offsets", "g"], "give --topic"),

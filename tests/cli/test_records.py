@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from kafkaclient import Consumer, Producer
 from kafkaclient.admin import Admin
+from kafkaclient.admin.places import Place
 from kafkaclient.cli import connection, consume, produce
 from kafkaclient.cli.app import app
-from kafkaclient.cli.places import Place
 from kafkaclient.cli.record_format import row_of_json, unescaped, written_as, written_as_json
 from kafkaclient.cli.record_input import Split, delimited, length_prefixed
 from kafkaclient.errors import ConfigError
@@ -262,7 +262,7 @@ async def test_places() -> None:
     texts = ["start", "end", "0", "5", "99", "-4", "-99", "@1", "1h", "2100-01-01"]
     found = {text: await offset(text) for text in texts}
     assert list(found.values()) == [2, 9, 2, 5, 9, 5, 2, 7, 7, 9]
-    here = Place.parse("2026-01-02T03:04", "--from").time_ms
-    assert here == datetime(2026, 1, 2, 3, 4).timestamp() * 1000  # noqa: DTZ001 - of this machine
+    utc = Place.parse("2026-01-02T03:04", "--from").time_ms
+    assert utc == datetime(2026, 1, 2, 3, 4, tzinfo=UTC).timestamp() * 1000
     with pytest.raises(ConfigError, match=re.escape("--from '5x' is none of: earliest")):
         Place.parse("5x", "--from")

@@ -107,16 +107,17 @@ def test_everything_of_the_application_and_nothing_else(fake: FakeCluster, run: 
 @pytest.mark.parametrize(
     ("words", "offset"),
     [
-        (["--to-earliest"], 2),
-        (["--to-latest"], 10),
-        (["--to-offset", "5"], 5),
-        (["--to-offset", "1"], 2),
-        (["--to-offset", "99"], 10),
-        (["--to-datetime", "1970-01-01T00:00:07.500"], 8),
-        (["--to-datetime", "1970-01-01T01:00:07+01:00"], 7),
-        (["--to-datetime", "2026-11-23"], 10),
-        (["--shift-by", "-2"], 4),
-        (["--shift-by", "2"], 8),
+        (["--to", "earliest"], 2),
+        (["--to", "latest"], 10),
+        (["--to", "5"], 5),
+        (["--to", "1"], 2),
+        (["--to", "99"], 10),
+        (["--to", "-3"], 7),
+        (["--to", "1970-01-01T00:00:07.500"], 8),
+        (["--to", "1970-01-01T01:00:07+01:00"], 7),
+        (["--to", "2026-11-23"], 10),
+        (["--to", "2-"], 4),
+        (["--to", "+2"], 8),
     ],
 )
 def test_where_it_begins(fake: FakeCluster, run: Run, words: list[str], offset: int) -> None:
@@ -222,8 +223,8 @@ def test_some_topics_only(fake: FakeCluster, run: Run) -> None:
     [
         (["--input-topics", "missing"], 1, "there is no topic missing"),
         (["--internal-topics", "in"], 1, "in: not an internal topic of application 'app'"),
-        (["--to-earliest", "--shift-by", "1"], 2, "give one of them"),
-        (["--to-datetime", "yesterday"], 2, "--to-datetime 'yesterday': give a time"),
+        (["--to", "yesterday"], 2, "--to 'yesterday' is none of"),
+        (["--to", "1969-01-01"], 2, "--to '1969-01-01' is none of"),
     ],
 )
 def test_wrong_options(

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from kafkaclient.testing.broker import free_ports
 from tests.code_blocks import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 gssapi = pytest.importorskip("gssapi", reason="make kerberos installs gssapi and k5test")
 k5test = pytest.importorskip("k5test", reason="make kerberos installs gssapi and k5test")
@@ -247,7 +248,7 @@ async def test_tickets_and_sessions_are_renewed_under_load(
         closed = producer.metrics().producer["connection-close-total"] - 1  # the bootstrap server's
     places = {await delivery for delivery in sent}
     assert len({(place.partition, place.offset) for place in places}) == len(sent) > 400
-    assert 6 <= realm.logins() - logins <= 14  # libkrb5 asks twice for each ticket
+    assert 6 <= realm.logins() - logins <= 14  # libkrb5 asks twice for such a short ticket
     assert closed == 0
 
 
@@ -282,6 +283,39 @@ async def test_without_a_kdc_it_goes_on_until_the_ticket_ends(
     assert "Cannot contact any KDC" in texts[0]
     assert "the present ticket is used for" in texts[0]
     assert "the last ticket has ended" in texts[1]
+
+
+@pytest.fixture
+def paused_kdc(realm: Realm) -> Iterator[Callable[[], None]]:
+    """A function that pauses the KDC until the end of the test."""
+    process = realm.k5._kdc_proc.pid
+    yield lambda: os.kill(process, signal.SIGSTOP)
+    os.kill(process, signal.SIGCONT)
+
+
+async def test_a_kdc_that_hangs_delays_no_login_that_has_a_ticket(
+    brokers, realm, topic, monkeypatch, paused_kdc
+) -> None:
+    monkeypatch.setenv("KRB5_CONFIG", realm.config(ticket_lifetime="25s"))
+    options = _options(brokers, "SHORT", **_keytab(realm))
+    options["sasl_kerberos_ticket_renew_window_factor"] = 0.2
+    async with Producer(**options) as producer:
+        await producer.send_and_wait(topic, b"v")
+        paused_kdc()
+        slowest, end = 0.0, time.monotonic() + 12
+        while time.monotonic() < end:
+            began = time.monotonic()
+            await producer.send_and_wait(topic, b"v")
+            slowest = max(slowest, time.monotonic() - began)
+            await asyncio.sleep(0.02)
+        assert producer.metrics().producer["connection-close-total"] == 1  # the bootstrap server's
+    assert slowest < 1
+
+
+async def test_a_kdc_that_hangs_at_the_start_is_named(brokers, realm, paused_kdc) -> None:
+    paused_kdc()
+    words = "alice.keytab for alice@TEST.LOCAL has given no Kerberos ticket yet. Check the cred"
+    await _refused(_options(brokers, **_keytab(realm), max_block_ms=3000), BootstrapError, words)
 
 
 # --- what fails, and how --------------------------------------------------------------------------

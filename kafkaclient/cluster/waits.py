@@ -55,12 +55,12 @@ def bootstrap_error(
     missing_token: str | None,
 ) -> BootstrapError:
     """The error of a start that took too long. ``cause``: the last failure, or what the servers
-    have not done yet. ``missing_token``: why there was no token."""
+    have not done yet. ``missing_token``: why there was no token or ticket."""
     listed = ", ".join(f"{host}:{port}" for host, port in servers)
     if missing_token is not None:
         return BootstrapError(
             f"no login to a bootstrap server ({listed}) within {limit}: {missing_token}. Check the "
-            "token provider: its credentials, and the address of its identity provider. If it "
+            "credentials, and that the identity provider or KDC can be reached from here. If it "
             "needs more time, raise the limit"
         )
     return BootstrapError(

@@ -43,7 +43,7 @@ _PASSING = frozenset({_KDC_UNREACHABLE, _KDC_UNRESOLVED, _KDC_UNAVAILABLE, _TICK
 
 _NO_CACHE = 0x96C73AC3  # what libkrb5 says if a keytab cannot be read, or lacks the principal
 
-_PATIENCE_S = 1.0  # how long a login waits for a new ticket while the present one is valid
+_LAST_SECONDS_S = 5.0  # with less left of a ticket, a login waits for a new one
 _RETRIES = 20  # until the ticket ends, or fewer: see sasl.kerberos.min.time.before.relogin
 
 _cache_numbers = count()
@@ -100,11 +100,11 @@ class _Ticket(NamedTuple):
 class Tickets:
     """The Kerberos credentials of one client.
 
-    A client logs in for its first connection, and again for the first connection or
-    re-authentication after ``sasl.kerberos.ticket.renew.window.factor`` of the ticket's life. If
-    that fails, the ticket is used until it ends. ``wall_clock`` returns seconds since the epoch.
-    Raises :class:`~kafkaclient.errors.ConfigError` if the package gssapi is missing, or the keytab
-    cannot be read.
+    A client logs in for its first connection, and again, in the background, at the first
+    connection or re-authentication after ``sasl.kerberos.ticket.renew.window.factor`` of the
+    ticket's life. If that fails, the ticket is used until it ends. ``wall_clock`` returns seconds
+    since the epoch. Raises :class:`~kafkaclient.errors.ConfigError` if the package gssapi is
+    missing, or the keytab cannot be read.
     """
 
     def __init__(
@@ -161,7 +161,8 @@ class Tickets:
             self._next_login = min(self._next_login, self._ticket.taken_at + self._pause_s)
 
     async def _current(self) -> _Ticket:
-        """A new ticket if it is time for one, and the present one while the KDC is away."""
+        """The present ticket while it is valid; if it is time for a new one, the client logs in
+        meanwhile, so that a KDC that is away delays nothing."""
         ticket, now = self._ticket, self._wall_clock()
         if ticket is None or now >= ticket.ends_at:
             return await self._new_ticket()
@@ -169,7 +170,9 @@ class Tickets:
             if self._renewal is None or self._renewal.done():
                 renewal = self._renew(ticket)
                 self._renewal = asyncio.create_task(renewal, name="renew a Kerberos ticket")
-            await asyncio.wait({self._renewal}, timeout=_PATIENCE_S)
+            left_s = ticket.ends_at - now
+            if left_s < _LAST_SECONDS_S:  # an exchange must not outlive its ticket
+                await asyncio.wait({self._renewal}, timeout=left_s / 2)
         return self._ticket or ticket
 
     async def _new_ticket(self) -> _Ticket:

@@ -465,7 +465,7 @@ async def test_a_provider_that_keeps_failing_is_the_cause_of_the_timeout() -> No
     fake = FakeCluster(1, sasl=Sasl())
     with pytest.raises(BootstrapError, match="the identity provider is down") as caught:
         await Producer(fake.bootstrap, dialer=fake, **_oauth(provide, max_block_ms=5000)).start()
-    assert "Check the token provider" in str(caught.value)
+    assert "Check the credentials" in str(caught.value)
     assert "Check the addresses" not in str(caught.value)
 
 

@@ -22,6 +22,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.reader.batch import FetchedPart
 from kafkaclient.reader.cursor import Fetch
+from kafkaclient.reader.session import FetchSession
 from kafkaclient.wire.fetch import FetchByNameCall, FetchCall, FetchPartition, FetchTopic
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+
+_SESSION_OVER = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
 
 _LATE_S = 1.0
 """A response that is later than this makes the reader refresh the metadata, again and again after
@@ -75,6 +84,7 @@ class Fetches:
         self._to_fetch: list[Cursor] = []
         """The partitions that are not done, in the order in which a broker should serve them."""
         self._in_flight: dict[int, Fetch] = {}
+        self._sessions: dict[int, FetchSession] = {}
         self._responses: list[Response] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -190,13 +200,13 @@ class Fetches:
         self._in_flight[node_id] = fetch
         for cursor in cursors:
             cursor.fetch = fetch
-        call = self._call(cursors, most, wait_ms)
+        call = self._call(node_id, cursors, most, wait_ms)
         task = asyncio.create_task(self._run(fetch, call), name=f"fetch from {node_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return fetch.late_at
 
-    def _call(self, cursors: list[Cursor], most: int, wait_ms: int) -> FetchCall:
+    def _call(self, node_id: int, cursors: list[Cursor], most: int, wait_ms: int) -> FetchCall:
         config, view = self._config, self._cluster.metadata.view
         for cursor in cursors:
             cursor.cluster_id = cursor.cluster_id or view.cluster_id
@@ -216,13 +226,15 @@ class Fetches:
             topic_id = None if topic.topic_id is None else topic.topic_id.bytes
             topics.append(FetchTopic(name, topic_id, partitions))
         by_id = all(topic.topic_id is not None for topic in topics)
+        listed, session = self._sessions.setdefault(node_id, FetchSession()).request(topics)
         return (FetchCall if by_id else FetchByNameCall)(
-            tuple(topics),
+            tuple(listed),
             wait_ms,
             config.fetch_min_bytes if wait_ms else 0,
             most,
             config.read_committed,
             config.client_rack,
+            session,
         )
 
     # --- responses ------------------------------------------------------------------------------
@@ -231,9 +243,12 @@ class Fetches:
         out_of_range: list[Cursor] = []
         try:
             result = await self._cluster.router.call(call, fetch.node_id, purpose=self._purpose)
-            out_of_range = self._on_result(fetch, result)
+            result = self._sessions[fetch.node_id].answered(result)
+            if result.error_code not in _SESSION_OVER:  # else all partitions are listed at once
+                out_of_range = self._on_result(fetch, result)
         except KafkaError as error:
             now = self._cluster.now()
+            self._sessions[fetch.node_id].failed()
             self._cluster.metadata.request_refresh(f"a Fetch failed: {error}")
             for cursor in fetch.wanted:
                 self._failed(cursor, error, now)
@@ -251,8 +266,10 @@ class Fetches:
 
     def _on_result(self, fetch: Fetch, result: FetchResult) -> list[Cursor]:
         """Returns the partitions whose offset is not in the log."""
-        if result.error_code:
-            raise broker_error(result.error_code, f"Fetch from broker {fetch.node_id}")
+        if code := result.error_code:
+            error = broker_error(code, f"Fetch from broker {fetch.node_id}")
+            error.retriable |= code == ErrorCode.UNKNOWN_SERVER_ERROR  # as in Java's consumer
+            raise error
         now = self._cluster.now()
         fetched = {(p.topic, p.partition): p for p in result.partitions}
         parts: list[FetchedPart] = []

@@ -3,7 +3,7 @@
 Records in a response to Fetch are not copied. Version 9 added leader epochs (KIP-320), 11 the rack
 and the preferred replica (KIP-392), 12 is the first flexible version (KIP-482) and finds diverging
 logs (KIP-595), 13 names topics by id (KIP-516), 16 added the addresses of new leaders (KIP-951).
-Every request is a full request, without a fetch session (KIP-227).
+Version 7 added fetch sessions (KIP-227).
 
 Every reader calls ListOffsets, and without kafka-python's messages the import of a reader takes
 half as long (see ``codec.py``). Version 2 added the isolation level and the throttle time, 4 leader
@@ -54,8 +54,6 @@ _FIRST_WITH_ENDPOINTS = 16
 
 _ID_SIZE = 16
 _CONSUMER = -1
-_FULL_FETCH = (0, -1)
-"""Session id and epoch of a request without a session."""
 _DIVERGING_TAG, _LEADER_TAG, _ENDPOINTS_TAG = 0, 1, 0
 
 _LIMITS = struct.Struct(">iiib")
@@ -85,6 +83,20 @@ class FetchTopic(NamedTuple):
     name: str
     topic_id: bytes | None
     partitions: Sequence[FetchPartition]
+
+
+class SessionPart(NamedTuple):
+    """What a request tells of its fetch session; by default there is none. Epoch 0 asks for a new
+    one. ``forgotten``: partitions to remove from it. ``topics``: all of it, of which the request
+    lists what has changed; None: the request lists all."""
+
+    session_id: int = 0
+    epoch: int = -1
+    forgotten: Sequence[FetchTopic] = ()
+    topics: Sequence[FetchTopic] | None = None
+
+
+NO_SESSION = SessionPart()
 
 
 class AbortedTransaction(NamedTuple):
@@ -119,13 +131,15 @@ class FetchedPartition(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """The partitions, and the addresses of new leaders. ``size``: bytes of the whole response."""
+    """The partitions, and the addresses of new leaders. ``size``: bytes of the whole response.
+    ``session_id`` is 0 without a session."""
 
     partitions: list[FetchedPartition]
     error_code: int
     throttle_ms: int
     endpoints: tuple[BrokerInfo, ...]
     size: int
+    session_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -142,6 +156,7 @@ class FetchCall(Call[FetchResult], api_key=ApiKey.FETCH, versions=(4, 16)):
     max_bytes: int
     read_committed: bool = False
     rack: str = ""
+    session: SessionPart = NO_SESSION
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         """Raises UnsupportedVersionError for a version outside the range, and for a version with
@@ -155,7 +170,7 @@ class FetchCall(Call[FetchResult], api_key=ApiKey.FETCH, versions=(4, 16)):
             out += INT32.pack(_CONSUMER)
         out += _LIMITS.pack(self.max_wait_ms, self.min_bytes, self.max_bytes, self.read_committed)
         if version >= _FIRST_WITH_SESSIONS:
-            out += _SESSION.pack(*_FULL_FETCH)
+            out += _SESSION.pack(self.session.session_id, self.session.epoch)
         out += count(len(self.topics))
         for topic in self.topics:
             out += self._named(topic, version)
@@ -165,22 +180,25 @@ class FetchCall(Call[FetchResult], api_key=ApiKey.FETCH, versions=(4, 16)):
                 out += tags
             out += tags
         if version >= _FIRST_WITH_SESSIONS:
-            out += count(0)  # topics to remove from the session
+            out += count(len(self.session.forgotten))
+            for topic in self.session.forgotten:
+                out += self._named(topic, version) + count(len(topic.partitions))
+                out += b"".join(INT32.pack(each.partition) for each in topic.partitions) + tags
         if version >= _FIRST_WITH_RACKS:
             out += compact_string(self.rack) if flexible else string(self.rack)
         return framed(out + tags)
 
     def decode(self, version: int, payload: Buffer) -> FetchResult:
-        """The values of a response, without topics whose id is not in the request."""
+        """The values of a response, without topics whose id is not in the request or session."""
         self._check_version(version)
         reader = FieldReader(payload, flexible=version >= _FIRST_FLEXIBLE)
         reader.tagged_fields()  # of the response header
         throttle_ms = reader.int32()
-        error_code = 0
+        error_code = session_id = 0
         if version >= _FIRST_WITH_SESSIONS:
-            error_code = reader.int16()
-            reader.int32()  # the session's id
-        names = {topic.topic_id: topic.name for topic in self.topics if topic.topic_id is not None}
+            error_code, session_id = reader.int16(), reader.int32()
+        topics = self.topics if self.session.topics is None else self.session.topics
+        names = {topic.topic_id: topic.name for topic in topics if topic.topic_id is not None}
         partitions: list[FetchedPartition] = []
         for _ in reader.array(_MIN_TOPIC):
             topic = _name_of(reader, version, names)
@@ -190,7 +208,7 @@ class FetchCall(Call[FetchResult], api_key=ApiKey.FETCH, versions=(4, 16)):
         tags = reader.tagged_fields()
         hints = tags.get(_ENDPOINTS_TAG) if version >= _FIRST_WITH_ENDPOINTS else None
         endpoints = BrokerInfo.read_tag(hints)
-        return FetchResult(partitions, error_code, throttle_ms, endpoints, len(payload))
+        return FetchResult(partitions, error_code, throttle_ms, endpoints, len(payload), session_id)
 
     def _check_version(self, version: int) -> None:
         if not self.min_version <= version <= self.max_version:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaclient.testing.fake.fetch_sessions import FakeFetchSessions
 from kafkaclient.testing.fake.log import NO_LEADER, FakePartition, FakeTopic, ScriptedError
 from kafkaclient.testing.fake.serving import runs_in_its_thread
 
@@ -163,6 +164,10 @@ class ClusterContents:
     def prefer_followers(self) -> None:
         """Redirect consumers to followers in their rack, as RackAwareReplicaSelector (KIP-392)."""
         self._state.rack_aware_fetch = True
+
+    def limit_fetch_sessions(self, slots: int = 1_000) -> None:
+        """Forget all fetch sessions (KIP-227), and have room for ``slots`` of them from now on."""
+        self._state.fetch_sessions = FakeFetchSessions(slots)
 
     def committed_log(self, topic: str, partition: int) -> list[FakeRecord]:
         """The records that a consumer with ``isolation.level=read_committed`` gets."""

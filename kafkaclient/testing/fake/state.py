@@ -11,6 +11,7 @@ from uuid import UUID
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.testing.fake.classic_groups import ClassicGroupCoordinator
 from kafkaclient.testing.fake.consumer_groups import ConsumerGroupCoordinator
+from kafkaclient.testing.fake.fetch_sessions import FakeFetchSessions
 from kafkaclient.testing.fake.log import (
     NO_LEADER,
     FakePartition,
@@ -100,6 +101,7 @@ class ClusterState:
         self.fetch_failures: _Failures = defaultdict(deque)
         self.interceptors: list[Control] = []
         self.rack_aware_fetch = False
+        self.fetch_sessions = FakeFetchSessions()
         self.waiting_fetches: set[Callable[[], None]] = set()
         """Each answers a Fetch request if it has enough records now."""
         self._producer_ids = count(1000)

@@ -14,7 +14,8 @@ Fetch (1), versions 4 to 16
     followers of the fake have all records of their leader.
     The answer for a partition with another leader contains the leader and its address (KIP-951).
     Epochs need version 9, racks 11, leader hints 12 and addresses 16. From 13 on topics are named
-    by id; an unknown id gets UNKNOWN_TOPIC_ID. There are no fetch sessions.
+    by id; an unknown id gets UNKNOWN_TOPIC_ID. Sessions:
+    :mod:`~kafkaclient.testing.fake.fetch_sessions`.
 
 ListOffsets (2), versions 1 to 7
     The start and end offsets of a partition, and offsets by timestamp. Only the partition's leader
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.broker_errors import ErrorCode
@@ -38,6 +40,7 @@ from kafkaclient.wire.fetch import FETCH_FIRST_WITH_TOPIC_IDS
 
 if TYPE_CHECKING:
     from kafkaclient.testing.fake.apis.api import Fields
+    from kafkaclient.testing.fake.fetch_sessions import FakeFetchSession
     from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.log import FakePartition
     from kafkaclient.testing.fake.state import ClusterState
@@ -60,7 +63,7 @@ _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _DEBUG_REPLICA = -2
 
 
-def _fetch(state: ClusterState, request: Request) -> Fields:
+def _fetch(state: ClusterState, request: Request, session: FakeFetchSession | None) -> Fields:
     left = request.message.max_bytes
     moved: set[int] = set()
 
@@ -81,21 +84,27 @@ def _fetch(state: ClusterState, request: Request) -> Fields:
         left -= len(fields.get("records", b""))
         return fields
 
-    return _FETCHED.answer(request.message, read) | {"node_endpoints": state.endpoints(moved)}
+    wanted = request.message if session is None else SimpleNamespace(topics=session.topics())
+    return _FETCHED.answer(wanted, read) | {"node_endpoints": state.endpoints(moved)}
 
 
 def _fetch_or_wait(state: ClusterState, request: Request) -> Fields | asyncio.Future[Fields]:
-    fields = _fetch(state, request)
+    try:
+        session = state.fetch_sessions.of(request)
+    except RefusedError as refused:
+        return refused.fields
+    news = (lambda fields: fields) if session is None else session.answer
+    fields = _fetch(state, request, session)
     wait_s = request.message.max_wait_ms / 1000
     if wait_s <= 0 or _is_enough(fields, request.message.min_bytes):
-        return fields
+        return news(fields)
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Fields] = loop.create_future()
 
     def serve(*, at_once: bool = False) -> None:
-        found = _fetch(state, request)
+        found = _fetch(state, request, session)
         if not answer.done() and (at_once or _is_enough(found, request.message.min_bytes)):
-            answer.set_result(found)
+            answer.set_result(news(found))
 
     def done(_: asyncio.Future[Fields]) -> None:
         timer.cancel()

@@ -46,8 +46,10 @@ class FetchSession:
         }
         if not self._epoch:
             self._answers = {}
-            is_small = len(asked) < _LEAST_PARTITIONS and not self._session_id
-            return topics, NO_SESSION if is_small else SessionPart(self._session_id, 0)
+            # The first request may be the only one, and the session would stay at the broker.
+            is_short = not before or len(asked) < _LEAST_PARTITIONS
+            without = is_short and not self._session_id
+            return topics, NO_SESSION if without else SessionPart(self._session_id, 0)
         forgotten = {key: each for key, each in before.items() if key not in asked}
         for key in forgotten:
             self._answers.pop(key, None)

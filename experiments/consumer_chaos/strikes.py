@@ -41,6 +41,7 @@ class ConsumerStrikes(Strikes):
         self._load = load
         self._topics = topics
         self._counts = dict.fromkeys(topics, partitions)
+        self._most = max(_MOST_PARTITIONS, partitions + 4)
 
     def _place(self, fault: Fault) -> str:
         if fault.kind in TOPIC_KINDS:
@@ -92,7 +93,7 @@ class ConsumerStrikes(Strikes):
     # --- topics ---------------------------------------------------------------------------------
 
     async def _grow(self, topic: str) -> None:
-        self._counts[topic] = min(self._counts[topic] + 2, _MOST_PARTITIONS)
+        self._counts[topic] = min(self._counts[topic] + 2, self._most)
         await self._admin.add_partitions(topic, self._counts[topic], timeout_s=_ADMIN_S)
 
     async def _recreate(self, topic: str, seconds: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from contextlib import asynccontextmanager, contextmanager
@@ -13,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
-from rich.text import Text
 
 from kafkaclient.admin import Admin
-from kafkaclient.cli.output import stderr_console
+from kafkaclient.cli.output import shown_meanwhile
 from kafkaclient.cli.profile_file import (
     BOOTSTRAP,
     pairs,
@@ -141,7 +139,6 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 _CONNECT_S = 10.0  # the limit without --timeout: a wrong address is more likely than a slow cluster
-_SHOWN_AFTER_S = 0.3  # a connection that is made sooner shows no progress
 _START_TIMEOUTS = ("default.api.timeout.ms", "bootstrap.connect.timeout.ms")
 # Files for Java's tools may have these options. They name Java classes, which have no use here.
 _SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
@@ -293,35 +290,19 @@ def _spellings(client: type[Any]) -> set[str]:
 async def _start(admin: Admin, servers: str, timeout_s: float | None) -> None:
     api_timeout_s = admin.config.default_api_timeout_ms / 1000
     limit_s = min(_CONNECT_S, api_timeout_s) if timeout_s is None else timeout_s
-    with _progress(f"connecting to {servers}") as show, _failures_said_once():
+    doing = f"connecting to {servers}"
+    with shown_meanwhile(lambda: doing), _failures_said_once():
 
         def failed(error: KafkaError) -> None:
+            nonlocal doing
             if timeout_s is None and isinstance(error, BrokerConnectionError):
                 raise BootstrapError(
                     f"{error}. Check the address; --timeout SECONDS waits for a cluster that is "
                     "being started"
                 ) from error
-            show(f"{error}; trying again")
+            doing = f"{error}; trying again"
 
         await admin.start(timeout_s=limit_s, on_failure=failed)
-
-
-@contextmanager
-def _progress(text: str) -> Iterator[Callable[[str], None]]:
-    """Show the text on a terminal, if the block takes long; yields a function that replaces it."""
-    console = stderr_console()
-    status = console.status(Text(text))
-    start = status.start if console.is_terminal else _nothing
-    timer = asyncio.get_running_loop().call_later(_SHOWN_AFTER_S, start)
-    try:
-        yield lambda text: status.update(Text(text))
-    finally:
-        timer.cancel()
-        status.stop()
-
-
-def _nothing() -> None:
-    """Without a terminal there is no progress."""
 
 
 @contextmanager

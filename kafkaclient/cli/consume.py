@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -19,7 +21,7 @@ from kafkaclient.cli.connection import (
     output_file,
     with_connection,
 )
-from kafkaclient.cli.output import counted, joined, run_command
+from kafkaclient.cli.output import counted, joined, run_command, shown_meanwhile
 from kafkaclient.cli.record_format import (
     unescaped,
     written_as,
@@ -189,11 +191,14 @@ async def _main(
         )
     async with output_to(out, form) as output:
         printer = _Printer(plan, output)
+        is_seen = out is None and sys.stdout.isatty()  # the records show the progress
+        counts = shown_meanwhile(lambda: f"{printer.total:,} records")
         try:
-            if group is None:
-                await _read(plan, options_of(ReaderConfig, options), printer)
-            else:
-                await _consume(plan, options_of(ConsumerConfig, options) | member, printer)
+            with nullcontext() if is_seen else counts:
+                if group is None:
+                    await _read(plan, options_of(ReaderConfig, options), printer)
+                else:
+                    await _consume(plan, options_of(ConsumerConfig, options) | member, printer)
         finally:
             where = "" if out is None else f", in {out}"
             what = counted(printer.total, "record")

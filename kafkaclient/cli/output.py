@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 WIDE = 200  # columns of a pipe for tables with long lines
 _PIPE_WIDTH = 160
 
+_SHOWN_AFTER_S = 0.3  # what is over sooner shows no progress
 _LABEL_STYLES = {"error": "red", "warning": "yellow", "note": "yellow"}
 
 
@@ -45,6 +46,31 @@ def stdout_console(pipe_width: int = _PIPE_WIDTH) -> Console:
 def stderr_console() -> Console:
     """A console on the current standard error, otherwise as :func:`stdout_console`."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+class _Now:
+    """What rich shows anew each time."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text = text
+
+    def __rich__(self) -> Text:
+        return Text(self._text())
+
+
+@contextmanager
+def shown_meanwhile(text: Callable[[], str]) -> Iterator[None]:
+    """Show the present text on a terminal (stderr) while the block runs, if it takes long."""
+    console = stderr_console()
+    status = console.status(_Now(text))
+    loop = asyncio.get_running_loop()
+    timer = loop.call_later(_SHOWN_AFTER_S, status.start) if console.is_terminal else None
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+        status.stop()
 
 
 def print_message(label: str, text: object) -> None:

@@ -18,7 +18,7 @@ from kafkaclient.cli.connection import (
     options_of,
     with_connection,
 )
-from kafkaclient.cli.output import FAILED, counted, print_message, run_command
+from kafkaclient.cli.output import FAILED, counted, print_message, run_command, shown_meanwhile
 from kafkaclient.cli.profile_file import pair
 from kafkaclient.cli.record_format import Row, row_of_json, unescaped
 from kafkaclient.cli.record_input import delimited, length_prefixed, read_records
@@ -187,7 +187,7 @@ async def _main(
             if values:
                 await sender.send(producer, [value.encode() for value in values])
             else:
-                with _opened(file) as descriptor:
+                with _opened(file) as descriptor, sender.shown():
                     async for records in read_records(descriptor, split):
                         await sender.send(producer, records)
     finally:
@@ -217,6 +217,15 @@ class _Sender:
         self._written = 0
         self._error: KafkaError | None = None
         self.failed = 0
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show the counts meanwhile, unless the records are typed in."""
+        if sys.stdin.isatty():
+            yield
+            return
+        with shown_meanwhile(lambda: f"{self._read:,} records read, {self._written:,} written"):
+            yield
 
     async def send(self, producer: Producer, records: list[bytes | None]) -> None:
         """Send all of them. Raises ConfigError for the first that cannot be read, after those

@@ -3,6 +3,7 @@ encode them."""
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import sys
@@ -17,8 +18,8 @@ from rich.text import Text
 import kafkaclient.cli
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
-from kafkaclient.cli import connection, consume, produce
-from kafkaclient.cli.output import print_message, print_table, stderr_console
+from kafkaclient.cli import connection, consume, output, produce
+from kafkaclient.cli.output import print_message, print_table, shown_meanwhile, stderr_console
 from kafkaclient.reader import Reader
 from kafkaclient.testing.fake import FakeCluster
 from tests.cli.test_connection import COMMANDS
@@ -101,8 +102,17 @@ def test_cells_headings_and_messages_are_no_markup(capsys: pytest.CaptureFixture
     assert said == "error: [/b]\n[/b] :smile:\n"
 
 
-async def test_the_progress_of_a_connection_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True)
-    monkeypatch.setattr(connection, "stderr_console", lambda: console)
-    with connection._progress("connecting to [::1]:9092 [/b]") as show:
-        show("[/b]")
+@pytest.mark.parametrize("is_terminal", [True, False])
+async def test_progress_is_shown_on_terminals_as_it_is(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=is_terminal)
+    monkeypatch.setattr(output, "stderr_console", lambda: console)
+    monkeypatch.setattr(output, "_SHOWN_AFTER_S", 0.0)
+    said = "connecting to [::1]:9092 [/b]"
+    with shown_meanwhile(lambda: said):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        said = "5 records [/b]"  # at the latest the end draws it
+    assert (said in screen.getvalue()) == is_terminal

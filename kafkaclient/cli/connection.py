@@ -141,7 +141,8 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
 _CONNECT_S = 10.0  # the limit without --timeout: a wrong address is more likely than a slow cluster
 _START_TIMEOUTS = ("default.api.timeout.ms", "bootstrap.connect.timeout.ms")
 # Files for Java's tools may have these options. They name Java classes, which have no use here.
-_SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
+_SERIALIZERS = ("key.serializer", "value.serializer")
+_REGISTRY = "schema.registry."
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,29 @@ class ConnectionOptions:
         What is given on the command line overrides the environment. ``--bootstrap-server``
         overrides ``-X`` and ``words`` (``--command-property``), they override ``--command-config``,
         and the file overrides the profile. Raises ConfigError if none of them names the brokers.
+        Options of a schema registry are left out: see :meth:`registry_options`.
         """
+        config, timeout_s = self._layers(client_id, words)
+        if BOOTSTRAP not in config:
+            raise ConfigError(
+                "no brokers to connect to: give -b HOST:PORT (--bootstrap-server), --profile NAME, "
+                "or bootstrap.servers in --command-config; or set KAFKACLIENT_BOOTSTRAP"
+            )
+        others = (*_SERIALIZERS, _REGISTRY)
+        return {n: text for n, text in config.items() if not n.startswith(others)}, timeout_s
+
+    def registry_options(self) -> dict[str, str]:
+        """The properties of a schema registry's client: what begins with schema.registry."""
+        config, _ = self._layers("", None)
+        return {
+            name.removeprefix(_REGISTRY): text
+            for name, text in config.items()
+            if name.startswith(_REGISTRY)
+        }
+
+    def _layers(
+        self, client_id: str, words: Iterable[str] | None
+    ) -> tuple[dict[str, str], float | None]:
         file = {} if self.command_config is None else read_properties(self.command_config)
         named = {} if self.bootstrap is None else {BOOTSTRAP: self.bootstrap}
         profile, timeout_s = {}, self.timeout
@@ -182,12 +205,7 @@ class ConnectionOptions:
         named_ones = pairs(words, "--command-property") | pairs(self.words, "-X")
         for layer in (*first, file, named_ones, last):
             config |= layer
-        if BOOTSTRAP not in config:
-            raise ConfigError(
-                "no brokers to connect to: give -b HOST:PORT (--bootstrap-server), --profile NAME, "
-                "or bootstrap.servers in --command-config; or set KAFKACLIENT_BOOTSTRAP"
-            )
-        return {name: text for name, text in config.items() if name not in _SERIALIZERS}, timeout_s
+        return config, timeout_s
 
     @asynccontextmanager
     async def admin(self, **arguments: Any) -> AsyncIterator[Admin]:

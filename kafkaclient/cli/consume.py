@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -30,6 +30,7 @@ from kafkaclient.cli.record_format import (
     written_with_keys,
 )
 from kafkaclient.cli.record_output import COLUMNS, output_to
+from kafkaclient.cli.registry import Decoder, Registry, registry_client
 from kafkaclient.config import ReaderConfig
 from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.consumer import Consumer
@@ -108,6 +109,7 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
     as_json: Annotated[
         bool, typer.Option("--json", "-J", help="Print a JSON object for each record.")
     ] = False,
+    registry: Registry = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -128,6 +130,7 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
     - `kafkaclient consume flights -o 2h --filter key=KLM --json` those of the last two hours, and
       what comes
     - `kafkaclient consume flights -g night --out flights.parquet -e`
+    - `kafkaclient consume flights -e --registry http://localhost:8081` Avro as JSON
     """
 
     async def main() -> None:
@@ -152,7 +155,12 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
             form = written_with_keys(unescaped(key_delimiter, "--key-delimiter"))
         else:
             form = written_as_json if as_json else written_as_lines
-        await _main(connection, plan, group, out, form)
+        async with AsyncExitStack() as stack:
+            if registry is not None:
+                properties = connection.registry_options()
+                client = await stack.enter_async_context(registry_client(registry, properties))
+                plan = plan._replace(decoder=Decoder(client))
+            await _main(connection, plan, group, out, form)
 
     run_command(main())
 
@@ -213,6 +221,7 @@ class _Plan(NamedTuple):
     most: int | None
     filters: list[Callable[[Printed], bool]]
     headers: bool
+    decoder: Decoder | None = None
 
 
 class _Printer:
@@ -232,6 +241,8 @@ class _Printer:
         return self.left == 0
 
     async def write(self, records: Records) -> None:
+        if self._plan.decoder is not None:
+            records = await self._plan.decoder.decoded(records)
         for matches in self._plan.filters:
             records = [record for record in records if matches(record)]
         if self.left is not None and len(records) > self.left:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -22,6 +22,7 @@ from kafkaclient.cli.output import FAILED, counted, print_message, run_command, 
 from kafkaclient.cli.profile_file import pair
 from kafkaclient.cli.record_format import Row, row_of_json, unescaped
 from kafkaclient.cli.record_input import delimited, length_prefixed, read_records
+from kafkaclient.cli.registry import Encoder, Registry, registry_client
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import BulkDeliveryError, ConfigError, KafkaError
 from kafkaclient.producer.producer import Producer
@@ -88,6 +89,18 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
         typer.Option("--compression", "-z", help="gzip, snappy, lz4 or zstd."),
     ] = None,
     acks: Annotated[str | None, "all, 1 or 0. [default: all]"] = None,
+    registry: Registry = None,
+    value_schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Values are JSON, and sent by this schema of the registry, or by the latest of "
+            "the subject TOPIC-value: latest.",
+        ),
+    ] = None,
+    key_schema: Annotated[
+        str | None, typer.Option(metavar="ID", help="The same for keys, and TOPIC-key.")
+    ] = None,
 ) -> None:
     """Send records to a topic. A line on stderr says how many were written.
 
@@ -131,7 +144,19 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
         if options.get("acks", "all") not in {"all", "-1"}:
             options.setdefault("enable.idempotence", "false")
         split = length_prefixed if length_prefix else delimited(ends)
-        await _main(shared, options, timeout_s, values, file, split)
+        schemas: dict[Literal["key", "value"], str | None]
+        schemas = {"key": key_schema, "value": value_schema}
+        async with AsyncExitStack() as stack:
+            for field, schema in schemas.items():
+                if schema is None:
+                    continue
+                if registry is None:
+                    raise ConfigError(f"--{field}-schema needs --registry URL")
+                properties = connection.registry_options()
+                client = await stack.enter_async_context(registry_client(registry, properties))
+                encoder = await Encoder.of(client, topic, field, schema)
+                shared = shared._replace(encoders={**shared.encoders, field: encoder})
+            await _main(shared, options, timeout_s, values, file, split)
 
     run_command(main())
 
@@ -147,14 +172,16 @@ class _Shared(NamedTuple):
     partition: int | None
     timestamp_ms: int | None
     null: bool
+    encoders: dict[str, Encoder] = {}  # noqa: RUF012 - never changed
 
-    def rows(self, records: list[bytes | None], before: int) -> tuple[list[Row], str | None]:
+    async def rows(self, records: list[bytes | None], before: int) -> tuple[list[Row], str | None]:
         """The records with what stands in them, up to the first that cannot be read, and what is
         wrong with that one. ``before``: how many came earlier."""
         rows = []
         for number, record in enumerate(records, before + 1):
             try:
-                rows.append(self._row(record or b""))
+                row = self._row(record or b"")
+                rows.append(await self._encoded(row) if self.encoders else row)
             except ValueError as error:
                 return rows, f"record {number}: {error}"
         return rows, None
@@ -162,11 +189,21 @@ class _Shared(NamedTuple):
     def _row(self, record: bytes) -> Row:
         if self.as_json:
             return row_of_json(record)
-        delimiter = self.key_delimiter or b""
+        delimiter = self.key_delimiter
+        if delimiter is None:
+            return Row(record)
         key, found, value = record.partition(delimiter)
         if not found:
             raise ValueError(f"no {delimiter.decode(errors='backslashreplace')!r} behind a key")
         return Row(value, key)
+
+    async def _encoded(self, row: Row) -> Row:
+        contents = {"key": self.key if row.key is None else row.key, "value": row.value}
+        if self.null:
+            contents["value"] = row.value or None
+        for field, encoder in self.encoders.items():
+            contents[field] = await encoder.encoded(contents[field])
+        return row._replace(**contents)
 
 
 async def _main(
@@ -232,11 +269,11 @@ class _Sender:
         before it were handed over, and KafkaError for records that could not be handed over."""
         shared, wrong, before = self._shared, None, self._read
         self._read += len(records)
-        if shared.key_delimiter is None and not shared.as_json:
+        if shared.key_delimiter is None and not (shared.as_json or shared.encoders):
             keys = None if shared.key is None else [shared.key] * len(records)
             await self._send(producer, shared.partition, records, keys=keys)
         else:
-            rows, wrong = shared.rows(records, before)
+            rows, wrong = await shared.rows(records, before)
             by_partition: dict[int | None, list[Row]] = {}
             for row in rows:
                 by_partition.setdefault(row.partition, []).append(row)

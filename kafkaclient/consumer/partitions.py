@@ -294,8 +294,7 @@ class Partitions:
         if partition is None or (rows := partition.rows) is None:
             return None
         rows.step_back()
-        fits = rows.is_tracked is tracked and (rows.is_untouched or not whole)
-        if fits and not partition.paused:
+        if rows.is_tracked is tracked and (rows.is_untouched or not whole):
             return rows
         self._rewind(partition, rows)
         return None

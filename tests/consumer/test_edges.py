@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.broker_errors import ErrorCode
-from kafkaclient.consumer import Consumer, RebalanceListener
+from kafkaclient.consumer import RebalanceListener
 from kafkaclient.errors import ConsumerStateError, InvalidTopicError, UnknownTopicError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
@@ -19,6 +19,7 @@ from tests.consumer.test_group import COOPERATIVE, INCREMENTAL, KIP_848, Log, Lo
 if TYPE_CHECKING:
     from collections.abc import Set
 
+    from kafkaclient.consumer import Consumer
     from kafkaclient.testing.fake import FakeCluster
     from tests.consumer.conftest import Tools
 
@@ -291,34 +292,6 @@ async def test_stop_while_the_listener_is_told(
             await first.stop()
     revoked = [number for what, numbers in log.told for number in numbers if what == "revoked"]
     assert sorted(revoked) == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("way", ["records", "tracked", "batches", "getone"])
-@virtual_time
-async def test_a_paused_partition_gives_nothing_also_of_what_was_in_hand(
-    fake: FakeCluster, tools: Tools, way: str
-) -> None:
-    tools.fill(fake, 0, 30)
-
-    def take() -> Any:
-        if way == "getone":
-            return consumer.getone()
-        return anext(
-            {"records": aiter, "tracked": Consumer.tracked, "batches": Consumer.batches}[way](
-                consumer
-            )
-        )
-
-    async with tools.consumer(fake, group_id="g") as consumer:
-        consumer.assign([P[0]])
-        await take()
-        consumer.pause(P[0])
-        for again in (consumer.getone, lambda: anext(aiter(consumer)), take):
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(5):
-                    await again()
-        consumer.resume(P[0])
-        await take()
 
 
 @virtual_time

@@ -98,7 +98,9 @@ class Commits:
     def _check(self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None) -> None:
         lost = self._partitions.given_up_in_hand if offsets is None else None
         for where, given in (offsets or {}).items():
-            offset = given if isinstance(given, int) else given.offset
+            offset = getattr(given, "offset", given)
+            if not isinstance(offset, int):
+                raise TypeError(f"{where}: {given!r} is no offset")
             if offset < 0:  # brokers accept it, and forget the group's offset
                 raise ValueError(f"{where}: offset {offset} cannot be committed")
             if where not in self._partitions:

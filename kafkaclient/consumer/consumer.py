@@ -143,14 +143,14 @@ class Consumer(ObservationMixin):
         not wait for a record in hand. If it is canceled, stopping continues. In a method of the
         rebalance listener it returns at once. Raises ConsumerStateError in another event loop than
         that of :meth:`start`."""
-        if self._runtime is not None and not self._is_closed:
-            self._running()  # raises in another event loop
-        self._is_closing = True
         if self._runtime is None:
-            self._is_closed = True
+            self._is_closed = self._is_closing = True
+        if self._is_closed:
             return
+        runtime = self._running()
+        self._is_closing = True
         if self._closing is None:
-            self._closing = asyncio.create_task(self._close(self._runtime), name="consumer-stop")
+            self._closing = asyncio.create_task(self._close(runtime), name="consumer-stop")
         if not in_listener.get():
             await asyncio.shield(self._closing)
 

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.consumer.group_topics import GroupTopics
 from kafkaclient.consumer.partitions import listed
-from kafkaclient.consumer.subscription import in_listener
-from kafkaclient.errors import BrokerError, KafkaError, UnsupportedVersionError
+from kafkaclient.consumer.subscription import ends_in_silence, in_listener
+from kafkaclient.errors import (
+    BrokerError,
+    ConsumerStateError,
+    KafkaError,
+    UnsupportedVersionError,
+    safe_repr,
+)
 from kafkaclient.group.classic import ClassicProtocol
 from kafkaclient.group.heartbeat_member import HeartbeatMember, HeartbeatOptions
 from kafkaclient.group.member import Member, MemberOptions
@@ -379,6 +385,10 @@ class Membership:
                     if not limit.expired():
                         raise
                     _log.error("a rebalance listener took longer than %g s; cancelled", limit_s)
+        except BaseException as error:
+            if not ends_in_silence(error):
+                raise
+            raise ConsumerStateError(f"a rebalance listener raised {safe_repr(error)}") from error
         finally:
             in_listener.reset(token)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.cluster.health import Health
 from kafkaclient.errors import ConsumerStateError
+from kafkaclient.reader.cluster import timestamp_of
 from kafkaclient.topic_names import several
 from kafkaclient.types import OffsetAndTimestamp, TopicPartition
 
@@ -63,6 +64,7 @@ class ObservationMixin(ABC):
         Raises:
             MetadataTimeoutError: a topic is not known within ``max.block.ms``.
             PartitionOutOfRangeError: a topic has no such partition.
+            ConfigError: ``at`` is none of these, such as a negative time.
             KafkaError: a broker answered with an error; a retriable error is raised after
                 ``max.block.ms``, another error at once.
         """
@@ -75,7 +77,7 @@ class ObservationMixin(ABC):
         """The first record of each partition that is not older than a time (milliseconds since the
         epoch); None if there is none. Raises as :meth:`offsets`."""
         cluster = self._running().cluster
-        wanted = {TopicPartition(*where): at for where, at in timestamps.items()}
+        wanted = {TopicPartition(*where): timestamp_of(at) for where, at in timestamps.items()}
         await cluster.find(wanted)
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for at in set(wanted.values()):

@@ -20,11 +20,10 @@ from kafkaclient.errors import ConsumerStateError, safe_repr
 from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.group.connection import GroupConnection, GroupOffsets
 from kafkaclient.metrics.consumer import ConsumerMetrics
-from kafkaclient.reader.cluster import ReaderCluster
+from kafkaclient.reader.cluster import ReaderCluster, timestamp_of
 from kafkaclient.reader.reading import Reading
 from kafkaclient.time_limit import cancel_and_wait
 from kafkaclient.types import LastFetch
-from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Set
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 _LAST_COMMIT_S = 10.0
-_ENDS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
 class ConsumerRuntime:
@@ -280,8 +278,8 @@ class ConsumerRuntime:
         self, partitions: list[TopicPartition], at: str | int
     ) -> dict[TopicPartition, int | None]:
         """See :meth:`.Consumer.offsets`."""
+        timestamp = timestamp_of(at)
         await self.cluster.find(partitions)
-        timestamp = _ENDS[at] if isinstance(at, str) else at
         found = await self.cluster.list_offsets(partitions, timestamp)
         return {tp: each.offset if each.offset >= 0 else None for tp, each in found.items()}
 

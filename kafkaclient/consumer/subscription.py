@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ in_listener: ContextVar[bool] = ContextVar("in_listener", default=False)
 class RebalanceListener:
     """Base class for what an application does when its partitions change. The methods may be
     ordinary ones or ``async``. While they run, the member stays in its group, for at most
-    ``max.poll.interval.ms``. What they raise ends the consumer's loop."""
+    ``max.poll.interval.ms``. What they raise ends the consumer's loop, and each later one."""
 
     def on_assigned(self, partitions: Set[TopicPartition]) -> Awaitable[None] | None:
         """Partitions were added. Nothing is fetched before this method has returned; it may seek
@@ -86,3 +87,14 @@ class Subscription:
         """The topic's id when the consumer joined. A topic with another id was created later."""
         known = (self._first or {}).get(topic)
         return None if known is None else known.topic_id
+
+
+def ends_in_silence(error: BaseException) -> bool:
+    """Whether a loop that raised this error of application code would only end, or be taken for
+    cancelled."""
+    if isinstance(error, asyncio.CancelledError):  # of a task that the listener has awaited
+        task = asyncio.current_task()
+        return task is not None and not task.cancelling()
+    if isinstance(error, Exception):
+        return isinstance(error, StopIteration | StopAsyncIteration)
+    return not isinstance(error, KeyboardInterrupt | SystemExit)

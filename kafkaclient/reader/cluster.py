@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from functools import partial
+from math import floor
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
@@ -14,6 +16,7 @@ from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.topics import ends_from, topic_error
 from kafkaclient.cluster.waits import Waits
 from kafkaclient.errors import (
+    ConfigError,
     KafkaError,
     LeaderChangedError,
     PartitionOutOfRangeError,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 
 _RIGHT = "Read"  # implies Describe
+_ENDS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
 class _Read(Protocol):
@@ -283,3 +287,18 @@ class ReaderCluster:
 
         await asyncio.gather(*(ask(node_id, wanted) for node_id, wanted in by_node.items()))
         return found, errors
+
+
+def timestamp_of(at: object) -> int:
+    """The timestamp for ListOffsets of "earliest", "latest" or a time. Raises ConfigError: Kafka
+    takes negative numbers for other things than times."""
+    if isinstance(at, str) and at in _ENDS:
+        return _ENDS[at]
+    if isinstance(at, datetime) and at.tzinfo is not None:
+        at = floor(at.timestamp() * 1000)
+    if isinstance(at, int) and not isinstance(at, bool) and 0 <= at < 2**63:
+        return at
+    raise ConfigError(
+        f"at={at!r} is not accepted: give 'earliest', 'latest', milliseconds since the epoch, or "
+        "a datetime with a time zone"
+    )

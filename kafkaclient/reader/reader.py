@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
-from math import floor
 from random import Random
 from typing import TYPE_CHECKING, Literal, Never, Self, TypeAlias, overload
 
 from kafkaclient.cluster.waits import close_dropped
 from kafkaclient.config import ReaderConfig
-from kafkaclient.errors import ConfigError, ReaderStateError
-from kafkaclient.reader.cluster import ReaderCluster
+from kafkaclient.errors import ReaderStateError
+from kafkaclient.reader.cluster import ReaderCluster, timestamp_of
 from kafkaclient.reader.cursor import Cursor
 from kafkaclient.reader.reading import Reading
 from kafkaclient.topic_names import several
 from kafkaclient.types import TopicListing, TopicPartition
-from kafkaclient.wire.fetch import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
     from typing import Unpack
 
     from kafkaclient.config.keywords import ReaderKeywords
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
 
 Where: TypeAlias = str | Iterable[str | tuple[str, int]]
 """Partitions, and topics, which mean all of their partitions."""
-
-_ENDS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
 class Reader:
@@ -177,7 +173,7 @@ class Reader:
                 ``max.block.ms``, another error at once.
         """
         cluster = self._running()
-        timestamp = _timestamp(at)
+        timestamp = timestamp_of(at)
         found = await cluster.list_offsets(await self._expanded(cluster, where), timestamp)
         if timestamp < 0:
             return {tp: each.offset for tp, each in found.items()}
@@ -249,17 +245,3 @@ class Reader:
             raise ReaderStateError(f"the reader is {state}")
         self._cluster.check_home()
         return self._cluster
-
-
-def _timestamp(at: object) -> int:
-    """The timestamp for ListOffsets."""
-    if isinstance(at, str) and at in _ENDS:
-        return _ENDS[at]
-    if isinstance(at, datetime) and at.tzinfo is not None:
-        at = floor(at.timestamp() * 1000)
-    if isinstance(at, int) and not isinstance(at, bool) and 0 <= at < 2**63:
-        return at
-    raise ConfigError(
-        f"at={at!r} is not accepted: give 'earliest', 'latest', milliseconds since the epoch, or "
-        "a datetime with a time zone"
-    )

@@ -196,6 +196,8 @@ async def test_a_negative_offset_is_not_committed(fake: FakeCluster, tools: Tool
         consumer.assign([P[0]])
         with pytest.raises(ValueError, match="t-0: offset -1"):
             await consumer.commit({P[0]: -1})
+        with pytest.raises(TypeError, match="t-0: '1' is no offset"):
+            await consumer.commit({P[0]: "1"})  # type: ignore[dict-item]
 
 
 @virtual_time

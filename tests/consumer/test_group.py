@@ -21,7 +21,7 @@ from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import Awaitable, Set
 
     from kafkaclient.consumer import Consumer
     from kafkaclient.testing.fake import FakeCluster, Request
@@ -231,6 +231,36 @@ async def test_what_a_listener_raises_ends_the_loop(fake: FakeCluster, tools: To
     async with group(tools, fake, listener=Raises()) as consumer:
         with pytest.raises(ZeroDivisionError):
             await anext(aiter(consumer))
+
+
+class _NoException(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, StopAsyncIteration, _NoException])
+@pytest.mark.parametrize("is_async", [False, True])
+@virtual_time
+async def test_what_a_listener_raises_cannot_look_like_the_end_of_the_loop(
+    fake: FakeCluster, tools: Tools, kind: type[BaseException], is_async: bool
+) -> None:
+    """Such as the error of a task that it has awaited, and that was cancelled."""
+
+    class Raises(RebalanceListener):
+        async def later(self) -> None:
+            raise kind
+
+        def on_assigned(self, partitions: Set[TopicPartition]) -> Awaitable[None] | None:
+            if is_async:
+                return self.later()
+            raise kind
+
+    async with group(tools, fake, listener=Raises()) as consumer:
+        for _ in range(2):
+            with pytest.raises(ConsumerStateError, match="a rebalance listener raised") as raised:
+                async for _ in consumer:
+                    pass
+            assert isinstance(raised.value.__cause__, kind)
+        assert not await consumer.healthy()
 
 
 @INCREMENTAL

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.consumer import RebalanceListener
-from kafkaclient.errors import ConsumerStateError, UnreadableBatchError
+from kafkaclient.errors import ConfigError, ConsumerStateError, UnreadableBatchError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 
@@ -170,6 +170,11 @@ async def test_what_is_known_of_a_partition(fake: FakeCluster, tools: Tools) -> 
         assert last is not None
         assert last[:2] == (4, -1)
         assert last.timestamp == pytest.approx(2_000_000, abs=10)
+        for no_time in (-1, -2, 2**63, 1.5, None):  # Kafka's -1 is "latest", -2 is "earliest"
+            with pytest.raises(ConfigError):
+                await consumer.offsets_for_times({P[0]: no_time})  # type: ignore[dict-item]
+            with pytest.raises(ConfigError):
+                await consumer.seek_to(no_time)  # type: ignore[arg-type]
         found = await consumer.offsets_for_times({P[0]: 1002, P[1]: 0})
         assert found == {P[0]: (2, 1002), P[1]: None}
         assert [view.partition for view in await consumer.partitions_for("t")] == [0, 1, 2, 3]

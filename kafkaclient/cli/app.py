@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from kafkaclient import __version__
 
@@ -20,24 +20,77 @@ _LOCAL = "Run brokers on this machine"
 _CONNECT = "Connect"
 
 # By name: the module, which has a group in ``app`` or else one command in a function of the
-# module's name; the panel of the help.
+# module's name; the panel of the help; what its own help begins with.
 _COMMANDS = {
-    "produce": ("produce", _RECORDS),
-    "consume": ("consume", _RECORDS),
-    "topics": ("topics", _ADMINISTER),
-    "configs": ("configs", _ADMINISTER),
-    "groups": ("groups", _ADMINISTER),
-    "limits": ("limits", _ADMINISTER),
-    "reassign": ("reassign", _ADMINISTER),
-    "throttle": ("throttle", _ADMINISTER),
-    "streams": ("streams", _ADMINISTER),
-    "perf-test": ("perf_test", _MEASURE),
-    "top": ("top", _MEASURE),
-    "report": ("report", _MEASURE),
-    "cluster": ("cluster", _LOCAL),
-    "profiles": ("profiles", _CONNECT),
+    "produce": (
+        "produce",
+        _RECORDS,
+        "Send records to a topic. A line on stderr says how many were written.",
+    ),
+    "consume": ("consume", _RECORDS, "Print the records of topics, those to come as well."),
+    "topics": (
+        "topics",
+        _ADMINISTER,
+        "Topics of any Kafka cluster: create, list, describe, grow, delete.",
+    ),
+    "configs": (
+        "configs",
+        _ADMINISTER,
+        "Configurations of topics and brokers of any Kafka cluster.",
+    ),
+    "groups": (
+        "groups",
+        _ADMINISTER,
+        "Consumer groups of any Kafka cluster: list, describe, lag, and their offsets.",
+    ),
+    "limits": (
+        "limits",
+        _ADMINISTER,
+        "Limits for the number of partitions (KIP-578), which brokers themselves do not have.",
+    ),
+    "reassign": (
+        "reassign",
+        _ADMINISTER,
+        "Give partitions other replicas, within a quota of bandwidth (KIP-73).",
+    ),
+    "throttle": (
+        "throttle",
+        _ADMINISTER,
+        "Quotas for the replication between brokers (KIP-73).",
+    ),
+    "streams": (
+        "streams",
+        _ADMINISTER,
+        "Applications with state, of `kafkaclient.streams` and of Kafka Streams.",
+    ),
+    "perf-test": (
+        "perf_test",
+        _MEASURE,
+        "Send records to a topic at a given rate and report throughput and latency.",
+    ),
+    "top": (
+        "top",
+        _MEASURE,
+        "Show what producers do, per broker: queue, requests in flight, share, latency, "
+        "exclusions; and what consumers do: records per second, lag, rebalances, the partitions "
+        "furthest behind.",
+    ),
+    "report": (
+        "report",
+        _MEASURE,
+        "Report on the batches that producers recorded with the option telemetry.",
+    ),
+    "cluster": (
+        "cluster",
+        _LOCAL,
+        "Real Kafka brokers on this machine, without Docker; `describe` is for any cluster.",
+    ),
+    "profiles": (
+        "profiles",
+        _CONNECT,
+        "List the profiles: named connections, for `--profile NAME` and `KAFKACLIENT_PROFILE`.",
+    ),
 }
-
 
 # What Kafka's scripts are here.
 _SCRIPTS = {
@@ -58,7 +111,8 @@ _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer does not export it
 
 class Commands(TyperGroup):
     """The commands. Each is imported when it is used: a command's start, and completion in a shell,
-    need one of them. Who writes them as Kafka's scripts is told how they are written here."""
+    need one of them, and the list of all needs none. Who writes them as Kafka's scripts is told how
+    they are written here."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
@@ -78,10 +132,22 @@ class Commands(TyperGroup):
                 error.possibilities = None
             raise
 
+    _lists = False
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(_COMMANDS)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self._lists = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._lists = False
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if self._lists:
+            _, panel, text = _COMMANDS[cmd_name]
+            return TyperCommand(cmd_name, help=text, rich_help_panel=panel)
         if cmd_name in _COMMANDS and cmd_name not in self.commands:
             self.commands[cmd_name] = _command(cmd_name)
         return super().get_command(ctx, cmd_name)
@@ -115,8 +181,8 @@ _STYLE: dict[str, Any] = {"rich_markup_mode": "markdown", "callback": kafkaclien
 
 app = typer.Typer(
     cls=Commands,
-    help="Kafka from the command line: administer a cluster, measure and watch producers, run "
-    "brokers on this machine.\n\n"
+    help="Kafka from the command line: send and read records, administer a cluster, measure and "
+    "watch clients, run brokers on this machine.\n\n"
     "Start with:\n\n"
     "- `kafkaclient cluster up` for brokers on this machine\n"
     "- `kafkaclient topics list -b localhost:9092`; or name the brokers once, in "
@@ -143,7 +209,7 @@ def _without_dashes(ctx: Any, option: str) -> str | None:
 
 
 def _command(name: str) -> Any:
-    module_name, panel = _COMMANDS[name]
+    module_name, panel, _ = _COMMANDS[name]
     holder = typer.Typer(**_STYLE)
     try:
         module: Any = import_module(f"kafkaclient.cli.{module_name}")

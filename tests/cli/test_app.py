@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import kafkaclient.cli
-from kafkaclient.cli.app import app
+from kafkaclient.cli.app import _COMMANDS, app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,10 +57,18 @@ def test_each_command_has_help(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "library", ["typer", "rich.console", "hdrh.histogram", "prometheus_client"]
+    ("library", "words"),
+    [
+        ("typer", []),
+        ("rich.console", ["topics"]),
+        ("hdrh.histogram", ["perf-test"]),
+        ("prometheus_client", ["top"]),
+    ],
 )
-def test_without_the_extra_the_command_says_what_to_install(command: Command, library: str) -> None:
-    told = command("--help", missing=(library,))
+def test_without_the_extra_the_command_says_what_to_install(
+    command: Command, library: str, words: list[str]
+) -> None:
+    told = command(*words, "--help", missing=(library,))
     assert isinstance(told, str)
     assert f"needs {library.partition('.')[0]}" in told
     assert "pip install 'kafkaclient[cli]'" in told
@@ -67,7 +76,7 @@ def test_without_the_extra_the_command_says_what_to_install(command: Command, li
 
 def test_a_module_of_our_own_that_is_missing_is_no_missing_extra(command: Command) -> None:
     with pytest.raises(ModuleNotFoundError, match="perf"):
-        command("--help", missing=("kafkaclient.perf.load",))
+        command("perf-test", "--help", missing=("kafkaclient.perf.load",))
 
 
 def test_without_the_testing_tools_only_their_commands_are_missing(
@@ -169,3 +178,22 @@ def test_ctrl_c_at_the_start_finds_nothing_to_import_outside_of_main() -> None:
         env={**os.environ, "PYTHONPATH": str(root)},
     )
     assert set(done.stdout.split()) <= {"__future__", "errno", "kafkaclient", "kafkaclient.cli"}
+
+
+@pytest.mark.parametrize("name", _COMMANDS)
+def test_the_list_says_what_the_command_says(name: str) -> None:
+    command = typer.main.get_command(app).get_command(None, name)  # type: ignore[attr-defined, arg-type]
+    own = " ".join((command.help or "").partition("\n\n")[0].split())
+    assert own == _COMMANDS[name][2]
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = (
+        "import sys\n"
+        "from kafkaclient.cli.app import app\n"
+        "app(['--help'], standalone_mode=False)\n"
+        "print([name for name in sys.modules if name in ('kafkaclient.admin', 'pyarrow', 'numpy')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "topics" in done.stdout

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -156,6 +154,9 @@ class Commands(TyperGroup):
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
+    import platform  # noqa: PLC0415 - both are seldom needed, and take a tenth of a start
+    from importlib.metadata import version  # noqa: PLC0415
+
     typer.echo(f"kafkaclient {__version__}")
     typer.echo(f"{platform.python_implementation()} {platform.python_version()}")
     typer.echo(f"kafka-python {version('kafka-python')}")

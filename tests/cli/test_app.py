@@ -14,21 +14,27 @@ import kafkaclient.cli
 from kafkaclient.cli.app import _COMMANDS, app
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Command = Callable[..., int | str | None]
 
 
+_AGAIN = ("kafkaclient.cli.", "kafkaclient.testing", "kafkaclient.perf")
+"""What is imported again, without the missing libraries."""
+
+
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
     """Run the entry point as if some libraries were not installed; returns its exit status."""
+    loaded = set(sys.modules)
 
     def run(*words: str, missing: tuple[str, ...]) -> int | str | None:
         before = dict(sys.modules)
         for name, module in before.items():
-            if name.startswith(("kafkaclient.cli.", "kafkaclient.testing", "kafkaclient.perf")):
+            if name.startswith(_AGAIN):
                 parent, _, child = name.rpartition(".")
-                monkeypatch.setattr(before[parent], child, module)  # restored, too, afterwards
+                # restored, too, afterwards
+                monkeypatch.setattr(before[parent], child, module, raising=False)
                 monkeypatch.delitem(sys.modules, name)
         for name in missing:
             monkeypatch.setitem(sys.modules, name, None)
@@ -37,7 +43,10 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
             kafkaclient.cli.main()
         return ended.value.code
 
-    return run
+    yield run
+    for name in set(sys.modules) - loaded:
+        if name.startswith(_AGAIN):
+            del sys.modules[name]
 
 
 def test_the_commands_are_there() -> None:

@@ -36,7 +36,7 @@ HELP = (
     "(2026-11-28T15:00 is UTC, 2026-11-28T15:00+01:00, @MILLISECONDS) or how long ago (90s, 30m, "
     "2h, 7d)"
 )
-SHIFTED = f"{HELP}; +N or N-: so many offsets from the committed ones"
+SHIFTED = f"{HELP}; +N or N-: N offsets after or before the committed one"
 
 
 class Place(NamedTuple):
@@ -49,7 +49,7 @@ class Place(NamedTuple):
     time_ms: int | None = None
     """The first record that is not older, in milliseconds since 1970; without one, the end."""
     shift: int | None = None
-    """So many offsets behind the committed offset; a negative number is before it."""
+    """How many offsets after the committed one; a negative number is before it."""
 
     @classmethod
     def parse(cls, text: str, flag: str, *, shifts: bool = False) -> Place:

@@ -141,7 +141,7 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
 _CONNECT_S = 10.0  # the limit without --timeout: a wrong address is more likely than a slow cluster
 _START_TIMEOUTS = ("default.api.timeout.ms", "bootstrap.connect.timeout.ms")
 # Files for Java's tools may have these options. They name Java classes, which have no use here.
-_SERIALIZERS = ("key.serializer", "value.serializer")
+_SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
 _REGISTRY = "schema.registry."
 
 
@@ -174,8 +174,8 @@ class ConnectionOptions:
                 "no brokers to connect to: give -b HOST:PORT (--bootstrap-server), --profile NAME, "
                 "or bootstrap.servers in --command-config; or set KAFKACLIENT_BOOTSTRAP"
             )
-        others = (*_SERIALIZERS, _REGISTRY)
-        return {n: text for n, text in config.items() if not n.startswith(others)}, timeout_s
+        left_out = {name for name in config if name.startswith(_REGISTRY)} | _SERIALIZERS
+        return {n: text for n, text in config.items() if n not in left_out}, timeout_s
 
     def registry_options(self) -> dict[str, str]:
         """The properties of a schema registry's client: what begins with schema.registry."""

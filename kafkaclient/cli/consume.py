@@ -157,8 +157,7 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
             form = written_as_json if as_json else written_as_lines
         async with AsyncExitStack() as stack:
             if registry is not None:
-                properties = connection.registry_options()
-                client = await stack.enter_async_context(registry_client(registry, properties))
+                client = await stack.enter_async_context(registry_client(registry, connection))
                 plan = plan._replace(decoder=Decoder(client))
             await _main(connection, plan, group, out, form)
 

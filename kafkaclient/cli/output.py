@@ -49,7 +49,7 @@ def stderr_console() -> Console:
 
 
 class _Now:
-    """What rich shows anew each time."""
+    """A text that rich asks for whenever it draws."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         self._text = text

@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -22,7 +22,7 @@ from kafkaclient.cli.output import FAILED, counted, print_message, run_command, 
 from kafkaclient.cli.profile_file import pair
 from kafkaclient.cli.record_format import Row, row_of_json, unescaped
 from kafkaclient.cli.record_input import delimited, length_prefixed, read_records
-from kafkaclient.cli.registry import Encoder, Registry, registry_client
+from kafkaclient.cli.registry import Encoder, Field, Registry, registry_client
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import BulkDeliveryError, ConfigError, KafkaError
 from kafkaclient.producer.producer import Producer
@@ -144,18 +144,21 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
         if options.get("acks", "all") not in {"all", "-1"}:
             options.setdefault("enable.idempotence", "false")
         split = length_prefixed if length_prefix else delimited(ends)
-        schemas: dict[Literal["key", "value"], str | None]
-        schemas = {"key": key_schema, "value": value_schema}
+        schemas: dict[Field, str] = {}
+        if key_schema is not None:
+            schemas["key"] = key_schema
+        if value_schema is not None:
+            schemas["value"] = value_schema
         async with AsyncExitStack() as stack:
-            for field, schema in schemas.items():
-                if schema is None:
-                    continue
+            if schemas:
                 if registry is None:
-                    raise ConfigError(f"--{field}-schema needs --registry URL")
-                properties = connection.registry_options()
-                client = await stack.enter_async_context(registry_client(registry, properties))
-                encoder = await Encoder.of(client, topic, field, schema)
-                shared = shared._replace(encoders={**shared.encoders, field: encoder})
+                    raise ConfigError(f"--{next(iter(schemas))}-schema needs --registry URL")
+                client = await stack.enter_async_context(registry_client(registry, connection))
+                encoders = {
+                    field: await Encoder.of(client, topic, field, schema)
+                    for field, schema in schemas.items()
+                }
+                shared = shared._replace(encoders=encoders)
             await _main(shared, options, timeout_s, values, file, split)
 
     run_command(main())
@@ -172,7 +175,7 @@ class _Shared(NamedTuple):
     partition: int | None
     timestamp_ms: int | None
     null: bool
-    encoders: dict[str, Encoder] = {}  # noqa: RUF012 - never changed
+    encoders: dict[Field, Encoder] = {}  # noqa: RUF012 - never changed
 
     async def rows(self, records: list[bytes | None], before: int) -> tuple[list[Row], str | None]:
         """The records with what stands in them, up to the first that cannot be read, and what is
@@ -198,7 +201,10 @@ class _Shared(NamedTuple):
         return Row(value, key)
 
     async def _encoded(self, row: Row) -> Row:
-        contents = {"key": self.key if row.key is None else row.key, "value": row.value}
+        contents: dict[Field, Any] = {
+            "key": self.key if row.key is None else row.key,
+            "value": row.value,
+        }
         if self.null:
             contents["value"] = row.value or None
         for field, encoder in self.encoders.items():

@@ -16,8 +16,9 @@ from kafkaclient.producer.batches.serializers import SerializationContext
 from kafkaclient.reader.batch import FetchedRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
+    from kafkaclient.cli.connection import ConnectionOptions
     from kafkaclient.cli.record_format import Printed, Records
 
 Registry = Annotated[
@@ -33,14 +34,14 @@ _MAGIC = b"\x00"  # before the schema's id in four bytes: Confluent's wire forma
 _FRAME = 5
 _JSON, _AVRO = "JSON", "AVRO"
 
-_Field: TypeAlias = Literal["key", "value"]
-_FIELDS: tuple[_Field, ...] = ("key", "value")
+Field: TypeAlias = Literal["key", "value"]
+_FIELDS: tuple[Field, ...] = ("key", "value")
 
 
 @asynccontextmanager
-async def registry_client(url: str, options: Mapping[str, str]) -> AsyncIterator[Any]:
-    """confluent-kafka's client. ``options``: its properties, such as basic.auth.user.info. Raises
-    ConfigError without the extra ``schema-registry``, or for properties that it refuses."""
+async def registry_client(url: str, connection: ConnectionOptions) -> AsyncIterator[Any]:
+    """confluent-kafka's client with the registry's properties of the connection. Raises ConfigError
+    without the extra ``schema-registry``, or for properties that it refuses."""
     try:
         from confluent_kafka.schema_registry import AsyncSchemaRegistryClient  # noqa: PLC0415
     except ImportError as error:
@@ -48,7 +49,8 @@ async def registry_client(url: str, options: Mapping[str, str]) -> AsyncIterator
             f"--registry needs {error.name}: pip install 'kafkaclient[schema-registry]'"
         ) from error
     try:
-        typed = {name: int(v) if v.isdecimal() else v for name, v in options.items()}
+        options = connection.registry_options().items()
+        typed = {name: int(value) if value.isdecimal() else value for name, value in options}
         client = AsyncSchemaRegistryClient({**typed, "url": url})
     except (ValueError, TypeError) as error:
         raise ConfigError(f"--registry {url}: {error}") from error
@@ -81,7 +83,7 @@ class Decoder:
             found.append(FetchedRecord(*head, key, value, r.headers))
         return found
 
-    async def _content(self, record: Printed, field: _Field) -> bytes | None:
+    async def _content(self, record: Printed, field: Field) -> bytes | None:
         data: bytes | None = getattr(record, field)
         if data is None or len(data) < _FRAME or not data.startswith(_MAGIC):
             return data
@@ -105,13 +107,13 @@ class Decoder:
 class Encoder:
     """Encodes JSON by the newest schema of a subject, or by a schema's id. Registers nothing."""
 
-    def __init__(self, serializer: Any, topic: str, field: _Field) -> None:
+    def __init__(self, serializer: Any, topic: str, field: Field) -> None:
         self._serializer = serializer
         self._topic = topic
         self._field = field
 
     @classmethod
-    async def of(cls, client: Any, topic: str, field: _Field, schema: str) -> Encoder:
+    async def of(cls, client: Any, topic: str, field: Field, schema: str) -> Encoder:
         """``schema``: an id, or "latest" for the newest of the subject TOPIC-value or TOPIC-key."""
         from kafkaclient.schema_registry import AvroSerializer, JSONSerializer  # noqa: PLC0415
 

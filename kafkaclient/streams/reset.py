@@ -281,7 +281,9 @@ async def _offsets(
     to: Place,
 ) -> tuple[OffsetChange, ...]:
     found = await admin_offsets(admin, to, partitions, committed, read_committed=True)
-    if to.shift is None and (missing := set(partitions) - found.keys()):
+    # A shift leaves out what the application has not committed.
+    wanted = [p for p in partitions if to.shift is None or p in committed]
+    if missing := set(wanted) - found.keys():
         without = ", ".join(f"{p.topic}-{p.partition}" for p in sorted(missing))
         raise StreamsError(f"the offsets of {without} are not known: there is no leader")
     return tuple(OffsetChange(p, committed.get(p), at) for p, at in sorted(found.items()))

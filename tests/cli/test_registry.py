@@ -169,3 +169,9 @@ def test_a_schema_needs_a_registry(fake: FakeCluster) -> None:
     words = ["produce", "t", "1", "--value-schema", "latest", "-b", fake.bootstrap]
     wrong = CliRunner().invoke(app, words)
     assert (wrong.exit_code, "needs --registry URL" in wrong.stderr) == (2, True)
+
+
+def test_only_java_s_own_names_are_left_out(fake: FakeCluster) -> None:
+    words = ["topics", "list", "-b", fake.bootstrap, "-X", "key.serializers=x"]
+    wrong = CliRunner().invoke(app, words)
+    assert (wrong.exit_code, "key.serializers" in wrong.stderr) == (2, True)

@@ -129,6 +129,16 @@ def test_where_it_begins(fake: FakeCluster, run: Run, words: list[str], offset: 
     assert brokers_have(fake)[2][T0] == offset
 
 
+@pytest.mark.parametrize("to", ["earliest", "+1"])
+def test_a_partition_without_a_leader_is_not_left_out(fake: FakeCluster, run: Run, to: str) -> None:
+    fake.move_leader("in", 0, -1)
+    before = brokers_have(fake)
+    refused = run("--yes", "--to", to)
+    assert refused.exit_code == 1
+    assert "the offsets of in-0 are not known" in refused.stderr
+    assert brokers_have(fake) == before
+
+
 def create(fake: FakeCluster, *names: str, offsets: dict[str, str] | None = None) -> None:
     """Topics, and offsets of a topic in a group (group -> topic)."""
 

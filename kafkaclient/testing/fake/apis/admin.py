@@ -207,23 +207,21 @@ def _list_reassignments(state: ClusterState, _: Request) -> Fields:
 
 
 def _elect(state: ClusterState, request: Request) -> Fields:
+    outcome = partial(_elect_one, state, request)
     if request.message.topic_partitions is not None:
-        return _ELECTED.answer(request.message, partial(_elect_one, state, request))
-    results = []
-    for topic in state.topics.values():
-        all_of_it = SimpleNamespace(
-            topic=topic.name, partitions=[partition.index for partition in topic.partitions]
-        )
-        whole = SimpleNamespace(topic_partitions=[all_of_it])
-        answer = _ELECTED.answer(whole, partial(_elect_one, state, request))
-        (result,) = answer["replica_election_results"]
+        return _ELECTED.answer(request.message, outcome)
+    everything = [
+        SimpleNamespace(topic=topic.name, partitions=[each.index for each in topic.partitions])
+        for topic in state.topics.values()
+    ]
+    answer = _ELECTED.answer(SimpleNamespace(topic_partitions=everything), outcome)
+    for result in answer["replica_election_results"]:
         result["partition_result"] = [
             each
             for each in result["partition_result"]
             if each.get("error_code") != ErrorCode.ELECTION_NOT_NEEDED
         ]
-        results.append(result)
-    return {"replica_election_results": results}
+    return answer
 
 
 def _elect_one(state: ClusterState, request: Request, topic: Any, index: int) -> Fields:

@@ -55,8 +55,9 @@ async def test_offsets_of_a_deleted_topic(kafka_cluster, topic, create_topic) ->
 
 
 async def test_offsets_are_of_the_topic_that_was_read(kafka_cluster, topic, create_topic) -> None:
-    """Though the producer has only known the new topic."""
+    """Though the producer has only known the new topic, and does not know another one."""
     await create_topic(topic, 1)
+    await create_topic(f"{topic}-2", 1)
     async with Producer(kafka_cluster.bootstrap) as producer:
         await producer.send_and_wait(topic, b"1")
     options = {"transactional_id": f"tx-{topic}", "max_block_ms": 10_000}
@@ -71,7 +72,8 @@ async def test_offsets_are_of_the_topic_that_was_read(kafka_cluster, topic, crea
             await producer.begin_transaction()
             outcome = nullcontext() if expected else pytest.raises(KafkaError, match="not exist")
             with outcome:
-                await producer.send_offsets_to_transaction(batch.next_offsets, topic)
+                offsets = {(f"{topic}-2", 0): 3, **batch.next_offsets}
+                await producer.send_offsets_to_transaction(offsets, topic)
             await (producer.commit_transaction if expected else producer.abort_transaction)()
             found = (await producer.committed(topic, [(topic, 0)]))[topic, 0]
             assert (found and found.offset) == expected

@@ -18,7 +18,12 @@ from kafkaclient.cluster.waits import Waits
 from kafkaclient.errors import KafkaError, KafkaTimeoutError
 from kafkaclient.time_limit import time_limit
 from kafkaclient.wire.groups import OffsetCommitByIdCall, OffsetCommitCall
-from kafkaclient.wire.transactions import CoordinatorKind, OffsetFetchByIdCall, OffsetFetchCall
+from kafkaclient.wire.transactions import (
+    CommittedOffsets,
+    CoordinatorKind,
+    OffsetFetchByIdCall,
+    OffsetFetchCall,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
@@ -214,7 +219,12 @@ class GroupOffsets:
                 sent = offsets() if callable(offsets) else offsets
                 if not sent:
                     return sent, ()
-                answer = await self._connection.call(self._commit_call(sent, group, ids))
+                answer = CommittedOffsets({})
+                for call in self._commit_calls(sent, group, ids):
+                    one = await self._connection.call(call)
+                    answer = CommittedOffsets({**answer.codes, **one.codes})
+                    if one.error_code:
+                        break
             code = answer.error_code
             if not code:
                 return sent, answer.unknown
@@ -224,19 +234,25 @@ class GroupOffsets:
                 advice = denied(code, "Read", name)
                 raise broker_error(code, f"committing offsets of group {name!r}", advice=advice)
 
-    def _commit_call(
+    def _commit_calls(
         self,
         offsets: Offsets,
         group: ConsumerGroupMetadata,
         ids: dict[TopicPartition, UUID],
-    ) -> OffsetCommitCall:
+    ) -> list[OffsetCommitCall]:
+        """By topic id; partitions whose topic's id is not known in a request of their own."""
         for tp in offsets.keys() - ids.keys():
             if topic_id := getattr(offsets[tp], "topic_id", None) or self._topic_id(tp):
                 ids[tp] = topic_id
         name = self._connection.group_id
-        if offsets.keys() <= ids.keys():
-            return OffsetCommitByIdCall(name, offsets, group, topic_ids=ids)
-        return OffsetCommitCall(name, offsets, group)
+        by_id = {tp: each for tp, each in offsets.items() if tp in ids}
+        by_name = {tp: each for tp, each in offsets.items() if tp not in ids}
+        calls: list[OffsetCommitCall] = []
+        if by_id:
+            calls.append(OffsetCommitByIdCall(name, by_id, group, topic_ids=ids))
+        if by_name:
+            calls.append(OffsetCommitCall(name, by_name, group))
+        return calls
 
     async def committed(
         self, partitions: Collection[TopicPartition], topic_ids: Mapping[str, UUID] | None = None

@@ -274,6 +274,25 @@ async def test_a_deleted_topic_holds_up_no_commit(fake: FakeCluster, tools: Tool
         assert tools.committed(fake, P[0]) == 5
 
 
+@virtual_time
+async def test_a_topic_whose_id_is_not_known_leaves_the_others_their_ids(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """Else the offset of a deleted topic would become one of the new topic."""
+    tools.fill(fake, 0, 9)
+    fake.create_topic("v", 1)
+    async with tools.consumer(fake, group_id="g", enable_auto_commit=False) as consumer:
+        where = [P[0], TopicPartition("u", 0), TopicPartition("v", 0)]
+        consumer.assign(where)
+        await anext(aiter(consumer))
+        await tools.until(lambda: consumer.position(("v", 0)) == 0)
+        fake.delete_topic("t")
+        fake.create_topic("t", 4)
+        with pytest.raises(UnknownTopicError, match="t-0, u-0 does not exist"):
+            await consumer.commit(dict.fromkeys(where, 5))
+        assert [tools.committed(fake, each) for each in where] == [None, None, 5]
+
+
 @INCREMENTAL
 @virtual_time
 async def test_stop_while_the_listener_is_told(

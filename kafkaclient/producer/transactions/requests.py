@@ -137,8 +137,14 @@ class TransactionRequests:
         identity, name = self._txn_identity(), group.group_id
         ids = {tp: given.topic_id or self._topic_id(tp.topic) for tp, given in offsets.items()}
         known = {tp: topic_id for tp, topic_id in ids.items() if topic_id is not None}
+        if self.v2 and 0 < len(known) < len(offsets):  # two requests: by id, and by name
+            for by_id in (True, False):
+                part = {tp: each for tp, each in offsets.items() if (tp in known) is by_id}
+                if (refused := await self.send_offsets(part, group)) is not None:
+                    return refused
+            return None
         commit: TxnOffsetCommitCall
-        if self.v2 and len(known) == len(offsets):
+        if self.v2 and known:
             commit = TxnOffsetCommitByIdCall(identity, group, offsets, known)
         else:
             commit = (TxnOffsetCommitV2Call if self.v2 else TxnOffsetCommitCall)(

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["ConsumerStrikes"]
 
 OFFSETS_TOPIC = "__consumer_offsets"
-_MOST_PARTITIONS = 16
 _ADMIN_S = 30.0
 _RETRY_S = 0.2
 _SIGNALS = {FaultKind.CANCEL: signal.SIGUSR1, FaultKind.LEAVE: signal.SIGUSR2}
@@ -41,7 +40,6 @@ class ConsumerStrikes(Strikes):
         self._load = load
         self._topics = topics
         self._counts = dict.fromkeys(topics, partitions)
-        self._most = max(_MOST_PARTITIONS, partitions + 4)
 
     def _place(self, fault: Fault) -> str:
         if fault.kind in TOPIC_KINDS:
@@ -93,7 +91,7 @@ class ConsumerStrikes(Strikes):
     # --- topics ---------------------------------------------------------------------------------
 
     async def _grow(self, topic: str) -> None:
-        self._counts[topic] = min(self._counts[topic] + 2, self._most)
+        self._counts[topic] += 2
         await self._admin.add_partitions(topic, self._counts[topic], timeout_s=_ADMIN_S)
 
     async def _recreate(self, topic: str, seconds: float) -> None:

@@ -171,6 +171,7 @@ class GroupOffsets:
         self._gate = gate
         self._on_refused = on_refused
         self._timeout_s = timeout_s
+        self._in_turn = asyncio.Lock()
 
     async def commit(
         self, offsets: Offsets | Callable[[], Offsets], times_lost: int | None = None
@@ -178,21 +179,22 @@ class GroupOffsets:
         """Commit offsets of partitions that this member owns, and has not lost since the gate had
         ``times_lost``, or since the call; returns them. A commit that meets the end of its
         generation is repeated in the next one. If partitions may be given up meanwhile, let
-        ``offsets`` return the offsets: it is called when the commit is sent.
+        ``offsets`` return the offsets: it is called when the commit is sent. Commits wait for each
+        other, for a repetition of an earlier one would put the offsets back.
 
         Raises BrokerError if the coordinator refuses it (UNKNOWN_MEMBER_ID: the member was
         evicted), UnknownTopicError if a partition does not exist (the offsets of the others are
         committed), and KafkaTimeoutError if no coordinator answers in time.
         """
+        if times_lost is None:
+            times_lost = self._gate.times_lost
         try:
-            async with time_limit(self._timeout_s):
+            async with time_limit(self._timeout_s), self._in_turn:
                 return await self._commit(offsets, times_lost)
         except TimeoutError as error:
             raise self._late("OffsetCommit", error) from error
 
-    async def _commit(
-        self, offsets: Offsets | Callable[[], Offsets], times_lost: int | None
-    ) -> Offsets:
+    async def _commit(self, offsets: Offsets | Callable[[], Offsets], times_lost: int) -> Offsets:
         ids: dict[TopicPartition, UUID] = {}  # a repetition is for the same topics
         sent, unknown = await poll(
             partial(self._commit_once, offsets, times_lost, ids),
@@ -209,7 +211,7 @@ class GroupOffsets:
     async def _commit_once(
         self,
         offsets: Offsets | Callable[[], Offsets],
-        times_lost: int | None,
+        times_lost: int,
         ids: dict[TopicPartition, UUID],
     ) -> tuple[Offsets, Collection[TopicPartition]]:
         """The offsets that were sent, and those of their partitions that do not exist."""

@@ -275,6 +275,25 @@ async def test_a_deleted_topic_holds_up_no_commit(fake: FakeCluster, tools: Tool
 
 
 @virtual_time
+async def test_a_commit_that_is_repeated_does_not_put_a_later_one_back(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """The next owner would consume records again though they are committed."""
+    tools.fill(fake, 0, 9)
+    slow = {"auto_commit_interval_ms": 1000, "retry_backoff_ms": 500, "retry_backoff_max_ms": 500}
+    async with tools.consumer(fake, group_id="g", **slow) as consumer:
+        consumer.assign([P[0]])
+        await consumer.getmany(P[0], timeout_ms=100, max_records=3)
+        await consumer.getmany(P[0], timeout_ms=100, max_records=3)
+        fake.control(ApiKey.OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR)
+        await tools.until(lambda: bool(fake.requests_of(ApiKey.OFFSET_COMMIT)))
+        await consumer.commit()
+        assert tools.committed(fake, P[0]) == 6
+        await asyncio.sleep(0.7)
+        assert tools.committed(fake, P[0]) == 6
+
+
+@virtual_time
 async def test_a_topic_whose_id_is_not_known_leaves_the_others_their_ids(
     fake: FakeCluster, tools: Tools
 ) -> None:

@@ -143,8 +143,7 @@ class LastFetch(NamedTuple):
     high_watermark: int
     """The offset of the next record that all in-sync replicas will have."""
     last_stable_offset: int
-    """The offset of the first record of an open transaction, or the high watermark; -1 with
-    ``isolation.level=read_uncommitted``."""
+    """The offset of the first record of an open transaction, or the high watermark."""
     timestamp: int
     """When the broker's answer came, in milliseconds since the epoch."""
 

@@ -161,8 +161,7 @@ class OffsetsMixin:
         return None if last is None else last.high_watermark
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The offset up to which all transactions had ended at the last fetch, None before it; -1
-        with ``isolation_level="read_uncommitted"``."""
+        """The offset up to which all transactions had ended at the last fetch, None before it."""
         last = self._last_fetch(partition)
         return None if last is None else last.last_stable_offset
 

@@ -252,11 +252,8 @@ class ConsumerRuntime:
             return None
         high_watermark, last_stable, at = found
         age_s = self.cluster.now() - at
-        return LastFetch(
-            high_watermark,
-            last_stable if self.config.read_committed else -1,
-            int((self._wall_clock() - age_s) * 1000),
-        )
+        timestamp = int((self._wall_clock() - age_s) * 1000)
+        return LastFetch(high_watermark, last_stable, timestamp)
 
     def records(self, stream: RecordStream) -> RecordStream | DeserializedRecords:
         """The records of the stream, deserialized if the consumer has deserializers."""

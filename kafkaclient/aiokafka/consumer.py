@@ -20,20 +20,69 @@ from kafkaclient.aiokafka.options import security_options, servers_with_ports, t
 from kafkaclient.aiokafka.structs import ClientFacade, GroupFacade, TopicPartition
 from kafkaclient.aiokafka.subscribing import SubscriptionMixin, assignor_names
 from kafkaclient.errors import KafkaError
+from kafkaclient.types import TopicPartition as OwnPartition
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterable
 
     from kafkaclient.consumer import Record
+    from kafkaclient.types import LastFetch
 
 __all__ = ["AIOKafkaConsumer"]
 
 
 class DropInConsumer(Consumer):
-    """The consumer of a drop-in: what is handed out is finished, as in aiokafka."""
+    """The consumer of a drop-in, as in aiokafka: what is handed out is finished, and after the end
+    it is still known which partitions there were. Then ``pause``, ``resume`` and ``seek`` of them
+    do nothing."""
 
     _finishes_at_once = True
+    _had: dict[OwnPartition, tuple[int | None, LastFetch | None]] | None = None
+    """From :meth:`stop` on: the partitions, with their positions and last fetches."""
+    _had_paused: frozenset[OwnPartition] = frozenset()
+
+    async def stop(self) -> None:
+        if self._had is None and self.has_assignment:
+            self._had_paused = self.paused
+            self._had = {p: (self.position(p), self.last_fetch(p)) for p in self.assignment}
+        await super().stop()
+
+    @property
+    def has_assignment(self) -> bool:
+        return self._had is not None or (self.is_running and super().has_assignment)
+
+    @property
+    def assignment(self) -> frozenset[OwnPartition]:
+        return super().assignment if self._had is None else frozenset(self._had)
+
+    @property
+    def paused(self) -> frozenset[OwnPartition]:
+        return super().paused if self.is_running else self._had_paused
+
+    async def wait_position(self, partition: tuple[str, int]) -> int:
+        position, _ = (self._had or {}).get(OwnPartition(*partition), (None, None))
+        return await super().wait_position(partition) if position is None else position
+
+    def last_fetch(self, partition: tuple[str, int]) -> LastFetch | None:
+        if self._had is not None:
+            return self._had[OwnPartition(*partition)][1]
+        return super().last_fetch(partition)
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        if partition not in (self._had or ()):
+            super().seek(partition, offset)
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        super().pause(*(each for each in partitions if each not in (self._had or ())))
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        super().resume(*(each for each in partitions if each not in (self._had or ())))
+
+    def unsubscribe(self) -> None:
+        self._had, self._had_paused = None, frozenset()
+        if self.is_running:
+            super().unsubscribe()
 
 
 class AIOKafkaConsumer(SubscriptionMixin, OffsetsMixin, LoopBound):

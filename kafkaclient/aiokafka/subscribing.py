@@ -225,14 +225,14 @@ class SubscriptionMixin:
                 self._consumer.assign(self._by_hand)
 
     def unsubscribe(self) -> None:
-        """Give up all topics and partitions. The group is left in the background. After ``stop`` it
-        does nothing: kstreams calls it then."""
+        """Give up all topics and partitions. The group is left in the background. It can
+        be called after ``stop``: kstreams does."""
         self._topics, self._pattern, self._by_hand = frozenset(), None, None
         self._adapter.listener = None
         if self._follower is not None:
             self._follower.stop()
             self._follower = None
-        if self._is_started and self._consumer.is_running:
+        if self._is_started:
             with Translation():
                 self._consumer.unsubscribe()
 
@@ -263,7 +263,7 @@ class SubscriptionMixin:
         return self._consumer.subscription if self._pattern else self._topics
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that this consumer has now."""
+        """The partitions that this consumer has now, or had when it was stopped."""
         if not self._is_started:
             return set(self._by_hand or ())
         return theirs(self._consumer.assignment) if self._is_assigned else set()

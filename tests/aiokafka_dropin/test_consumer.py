@@ -84,7 +84,7 @@ async def test_a_group_consumes_a_topic(fake: FakeCluster) -> None:
             P0: [1, 2]
         }
         assert all(isinstance(where, TopicPartition) for where in found)
-        assert (consumer.highwater(P0), consumer.last_stable_offset(P0)) == (5, -1)
+        assert (consumer.highwater(P0), consumer.last_stable_offset(P0)) == (5, 5)
         assert isinstance(consumer.last_poll_timestamp(P0), int)
     # What was handed out is committed, also the last record.
     assert [fake.committed_offset("g", *where) for where in (P0, P1)] == [3, 0]
@@ -111,6 +111,44 @@ async def test_iteration_ends_with_the_consumer(fake: FakeCluster) -> None:
     for call in (consumer.getone(), consumer.getmany(), loop()):
         with pytest.raises(theirs.ConsumerStoppedError):
             await call
+
+
+@virtual_time
+async def test_what_is_known_after_the_end(fake: FakeCluster) -> None:
+    """As in aiokafka, whose programs look after their consumers are stopped."""
+    async with started(fake, "t", group_id="g") as consumer:
+        await consumer.getone(P0)
+        consumer.pause(P1)
+        at = consumer.last_poll_timestamp(P0)
+    assert (consumer.assignment(), consumer.paused()) == ({P0, P1}, {P1})
+    assert all(isinstance(each, TopicPartition) for each in consumer.assignment())
+    assert await consumer.position(P0) == 1
+    assert (consumer.highwater(P0), consumer.last_stable_offset(P0)) == (5, 5)
+    assert consumer.last_poll_timestamp(P0) == at
+    assert (consumer.subscription(), consumer.partitions_for_topic("t")) == ({"t"}, {0, 1})
+    consumer.resume(P1)
+    consumer.seek(P0, 3)
+    other = TopicPartition("t", 7)
+    for call in (consumer.pause, consumer.resume, lambda each: consumer.seek(each, 1)):
+        with pytest.raises(theirs.IllegalStateError):
+            call(other)
+    with pytest.raises(theirs.IllegalStateError):
+        await consumer.position(other)
+    with pytest.raises(AssertionError):
+        consumer.highwater(other)
+    for request in (consumer.commit(), consumer.committed(P0), consumer.end_offsets([P0])):
+        with pytest.raises(theirs.IllegalStateError):
+            await request
+    consumer.unsubscribe()
+    assert (consumer.assignment(), consumer.subscription()) == (set(), set())
+    assert consumer.paused() == set()
+
+
+@virtual_time
+async def test_a_consumer_that_is_stopped_without_partitions(fake: FakeCluster) -> None:
+    async with started(fake) as consumer:
+        pass
+    assert (consumer.assignment(), consumer.paused()) == (set(), set())
 
 
 @virtual_time

@@ -24,7 +24,7 @@ def main() -> None:
         _open_closed_streams()
         if isinstance(sys.stdout, io.TextIOWrapper):  # a name that it cannot encode ends nothing
             sys.stdout.reconfigure(errors="backslashreplace")
-        from kafkaclient.cli.app import app  # noqa: PLC0415 - what it needs may be missing
+        from kafkaclient.cli.app import app  # what it needs may be missing
 
         app(prog_name="kafkaclient")  # imports the command
     except ImportError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
-from kafkaclient.admin import Admin, FileLimits
+import kafkaclient.admin
 from kafkaclient.broker_errors import ErrorCode, denied
 from kafkaclient.cli.connection import AsJson, given_of, with_connection
 from kafkaclient.cli.output import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
     from pathlib import Path
 
+    from kafkaclient.admin import Admin
     from kafkaclient.cli.connection import ConnectionOptions
 
 
@@ -38,7 +39,10 @@ if TYPE_CHECKING:
 
 OVER_LIMIT = 3  # exit status if partition limits are exceeded, or do not allow a request
 
-Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Admin]]
+if TYPE_CHECKING:
+    Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Admin]]
+else:
+    Connect = Callable  # what typer reads: the help needs no client
 """``async with connect(limits_file=None, ignore_limits=False) as admin``: a started client. With
 ``new_file=True`` the file of limits can be missing."""
 
@@ -77,7 +81,7 @@ async def _connected(
     given_of({"--limits-file": limits_file, "--ignore-limits": ignore_limits})
     arguments: dict[str, Any] = {"limits": None if ignore_limits else "topic"}
     if limits_file is not None:
-        limits = arguments["limits"] = FileLimits(limits_file)
+        limits = arguments["limits"] = kafkaclient.admin.FileLimits(limits_file)
         if not new_file or await asyncio.to_thread(limits_file.exists):
             await limits.read()  # raises ConfigError before a broker is asked
     async with connection.admin(**arguments) as admin:

@@ -154,8 +154,8 @@ class Commands(TyperGroup):
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    import platform  # noqa: PLC0415 - both are seldom needed, and take a tenth of a start
-    from importlib.metadata import version  # noqa: PLC0415
+    import platform  # both are seldom needed, and take a tenth of a start
+    from importlib.metadata import version
 
     typer.echo(f"kafkaclient {__version__}")
     typer.echo(f"{platform.python_implementation()} {platform.python_version()}")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkaclient.admin import ConfigResource, ConfigSource
+import kafkaclient.admin
 from kafkaclient.cli.admin import Connect, on_cluster
 from kafkaclient.cli.connection import AsJson, ValidateOnly, given_of
 from kafkaclient.cli.output import joined, picked, print_json, print_table
 from kafkaclient.cli.profile_file import comma_pairs
 from kafkaclient.errors import ConfigError
 from kafkaclient.topic_names import check_topic_name
+
+if TYPE_CHECKING:
+    from kafkaclient.admin import ConfigResource
 
 app = typer.Typer(
     help="Configurations of topics and brokers of any Kafka cluster.\n\n"
@@ -26,12 +29,12 @@ Topic = Annotated[
 Broker = Annotated[int | None, typer.Option(min=0, help="The broker's id.")]
 Defaults = Annotated[bool, "The dynamic defaults of all brokers."]
 
-_SOURCES = {source: source.name.lower() for source in ConfigSource} | {
-    ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
-    ConfigSource.DYNAMIC_BROKER_CONFIG: "broker, dynamic",
-    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers, dynamic",
-    ConfigSource.STATIC_BROKER_CONFIG: "broker's properties file",
-    ConfigSource.DEFAULT_CONFIG: "default",
+_SOURCES = {
+    "DYNAMIC_TOPIC_CONFIG": "topic",
+    "DYNAMIC_BROKER_CONFIG": "broker, dynamic",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "all brokers, dynamic",
+    "STATIC_BROKER_CONFIG": "broker's properties file",
+    "DEFAULT_CONFIG": "default",
 }
 
 
@@ -59,7 +62,7 @@ async def describe(
     shown = {
         name: entry
         for name, entry in entries.items()
-        if all_ or entry.source is not ConfigSource.DEFAULT_CONFIG
+        if all_ or entry.source.name != "DEFAULT_CONFIG"
     }
     if as_json:
         print_json(
@@ -73,7 +76,11 @@ async def describe(
     print_table(
         ("key", "value", "set by"),
         (
-            (name, "(hidden)" if entry.sensitive else entry.value or "", _SOURCES[entry.source])
+            (
+                name,
+                "(hidden)" if entry.sensitive else entry.value or "",
+                _SOURCES.get(entry.source.name, entry.source.name.lower()),
+            )
             for name, entry in shown.items()
         ),
         title=f"configuration of {resource}",
@@ -135,7 +142,8 @@ def _resource(topic: str | None, broker: int | None, defaults: bool) -> ConfigRe
     flags = {"TOPIC": topic, "--broker": broker, "--broker-defaults": defaults}
     if not given_of(flags):
         raise ConfigError("whose configuration? Give TOPIC, --broker ID or --broker-defaults")
+    of = kafkaclient.admin.ConfigResource
     if topic is not None:
         check_topic_name(topic)
-        return ConfigResource.topic(topic)
-    return ConfigResource.broker_defaults() if broker is None else ConfigResource.broker(broker)
+        return of.topic(topic)
+    return of.broker_defaults() if broker is None else of.broker(broker)

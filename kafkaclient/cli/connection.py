@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
 
-from kafkaclient.admin import Admin
+import kafkaclient.admin
 from kafkaclient.cli.output import shown_meanwhile
 from kafkaclient.cli.profile_file import (
     BOOTSTRAP,
@@ -30,6 +30,7 @@ from kafkaclient.errors import BootstrapError, BrokerConnectionError, ConfigErro
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
+    from kafkaclient.admin import Admin
     from kafkaclient.errors import KafkaError
 
 
@@ -258,7 +259,7 @@ async def started(
     """
     if timeout_s is not None:
         options = {**options, **dict.fromkeys(_START_TIMEOUTS, f"{timeout_s * 1000:.0f}")}
-    admin = Admin(options, **arguments)
+    admin = kafkaclient.admin.Admin(options, **arguments)
     try:
         await _start(admin, options[BOOTSTRAP], timeout_s)
         yield admin

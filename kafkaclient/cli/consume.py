@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+import kafkaclient
 from kafkaclient.admin.places import HELP, Place
 from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cli.connection import (
@@ -33,9 +34,7 @@ from kafkaclient.cli.record_output import COLUMNS, output_to
 from kafkaclient.cli.registry import Decoder, Registry, registry_client
 from kafkaclient.config import ReaderConfig
 from kafkaclient.config.consumer import ConsumerConfig
-from kafkaclient.consumer import Consumer
 from kafkaclient.errors import ConfigError
-from kafkaclient.reader import Reader
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -253,6 +252,8 @@ class _Printer:
 
 async def _read(plan: _Plan, options: Mapping[str, str], printer: _Printer) -> None:
     """Without a group."""
+    from kafkaclient.reader import Reader
+
     async with Reader(options) as reader:
         wanted = [TopicPartition(topic, n) for topic in plan.topics for n in plan.partitions]
         if not plan.partitions:
@@ -275,7 +276,7 @@ async def _read(plan: _Plan, options: Mapping[str, str], printer: _Printer) -> N
 async def _consume(plan: _Plan, options: Mapping[str, str], printer: _Printer) -> None:
     """As a member of a group. What was printed is committed."""
     ends: dict[TopicPartition, int | None] = {}
-    async with Consumer(options, topics=plan.topics) as consumer:
+    async with kafkaclient.Consumer(options, topics=plan.topics) as consumer:
         await consumer.wait_assigned()
         while not printer.is_enough:
             if plan.until is not None:

@@ -25,7 +25,6 @@ from kafkaclient.cli.group_offsets import (
 from kafkaclient.cli.output import FAILED, counted, picked, print_json, print_message, print_table
 from kafkaclient.errors import ConfigError, ProtocolError
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.groups import assignment_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -342,6 +341,8 @@ def _name(member: DescribedMember) -> str:
 
 
 def _owners(members: Iterable[DescribedMember]) -> dict[TopicPartition, DescribedMember]:
+    from kafkaclient.wire.groups import assignment_in
+
     owners: dict[TopicPartition, DescribedMember] = {}
     for member in members:
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+import kafkaclient
 from kafkaclient.admin.places import Place
 from kafkaclient.cli.connection import (
     ConnectionOptions,
@@ -25,11 +26,11 @@ from kafkaclient.cli.record_input import delimited, length_prefixed, read_record
 from kafkaclient.cli.registry import Encoder, Field, Registry, registry_client
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import BulkDeliveryError, ConfigError, KafkaError
-from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkaclient import Producer
     from kafkaclient.cli.record_input import Split
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
 
@@ -226,7 +227,7 @@ async def _main(
         options.setdefault("max.block.ms", _NO_TOPIC_MS)
     sender = _Sender(shared)
     try:
-        async with Producer(options_of(ProducerConfig, options)) as producer:
+        async with kafkaclient.Producer(options_of(ProducerConfig, options)) as producer:
             if values:
                 await sender.send(producer, [value.encode() for value in values])
             else:

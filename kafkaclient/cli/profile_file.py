@@ -9,7 +9,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import javaproperties
 import typer
 
 from kafkaclient.config.options import read_options
@@ -27,6 +26,8 @@ BOOTSTRAP = "bootstrap.servers"
 
 def read_properties(path: Path) -> dict[str, str]:
     """The options in a Java properties file. Raises :class:`ConfigError` when unreadable."""
+    import javaproperties
+
     try:
         return javaproperties.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # not UTF-8, or an escape sequence that Java refuses

@@ -12,13 +12,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.reader.batch import FetchedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkaclient.consumer import Record
-    from kafkaclient.reader.batch import FetchedRecord
+    from kafkaclient.reader.batch import FetchedBatch, FetchedRecord
 
 Printed: TypeAlias = "FetchedRecord | Record"
 """A record of a reader or of a consumer."""
@@ -109,6 +108,8 @@ def written_as(text: str) -> Write:
 
 def written_as_lines(records: Records) -> bytes:
     """Values, one a line."""
+    from kafkaclient.reader.batch import FetchedBatch
+
     if isinstance(records, FetchedBatch):  # four times as fast as its records
         values: list[bytes | None] = list(map(_VALUE, records.pairs()))
     else:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
+import kafkaclient
 from kafkaclient.errors import ConfigError, SerializationError
-from kafkaclient.producer.batches.serializers import SerializationContext
-from kafkaclient.reader.batch import FetchedRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,7 +42,7 @@ async def registry_client(url: str, connection: ConnectionOptions) -> AsyncItera
     """confluent-kafka's client with the registry's properties of the connection. Raises ConfigError
     without the extra ``schema-registry``, or for properties that it refuses."""
     try:
-        from confluent_kafka.schema_registry import AsyncSchemaRegistryClient  # noqa: PLC0415
+        from confluent_kafka.schema_registry import AsyncSchemaRegistryClient
     except ImportError as error:
         raise ConfigError(
             f"--registry needs {error.name}: pip install 'kafkaclient[schema-registry]'"
@@ -62,7 +61,7 @@ class Decoder:
     """Makes JSON of keys and values with a schema's id before them. Others stay as they are."""
 
     def __init__(self, client: Any) -> None:
-        from kafkaclient.schema_registry import AvroDeserializer  # noqa: PLC0415 - the extra
+        from kafkaclient.schema_registry import AvroDeserializer  # the extra
 
         self._client = client
         self._avro = AvroDeserializer(client)
@@ -70,6 +69,8 @@ class Decoder:
 
     async def decoded(self, records: Records) -> list[Printed]:
         """The records with JSON. Raises SerializationError for one that cannot be decoded."""
+        from kafkaclient.reader.batch import FetchedRecord
+
         found: list[Printed] = []
         for r in records:
             try:
@@ -98,7 +99,9 @@ class Decoder:
                 f"its {field} has a schema of type {kind}, which needs its classes: read it in "
                 "Python with kafkaclient.schema_registry.ProtobufDeserializer"
             )
-        value = self._avro.deserialize(data, SerializationContext(record.topic, field, []))
+        value = self._avro.deserialize(
+            data, kafkaclient.SerializationContext(record.topic, field, [])
+        )
         if isawaitable(value):
             value = await value
         return json.dumps(value, default=_plain, ensure_ascii=False).encode()
@@ -115,7 +118,7 @@ class Encoder:
     @classmethod
     async def of(cls, client: Any, topic: str, field: Field, schema: str) -> Encoder:
         """``schema``: an id, or "latest" for the newest of the subject TOPIC-value or TOPIC-key."""
-        from kafkaclient.schema_registry import AvroSerializer, JSONSerializer  # noqa: PLC0415
+        from kafkaclient.schema_registry import AvroSerializer, JSONSerializer
 
         if schema != "latest" and not schema.isdecimal():
             raise ConfigError(f"--{field}-schema {schema!r}: give latest or the id of a schema")
@@ -143,7 +146,7 @@ class Encoder:
         if text is None:
             return None
         try:
-            context = SerializationContext(self._topic, self._field, [])
+            context = kafkaclient.SerializationContext(self._topic, self._field, [])
             data = self._serializer.serialize(json.loads(text), context)
             encoded: bytes | None = await data if isawaitable(data) else data
         except Exception as error:  # whatever fastavro and the client raise

@@ -15,8 +15,6 @@ from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.connection import AsJson
 from kafkaclient.cli.output import FAILED, picked, print_json, print_table
 from kafkaclient.errors import ConfigError
-from kafkaclient.streams.description import Role, describe_application
-from kafkaclient.streams.reset import carry_out, plan_reset
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,6 +81,8 @@ async def describe(
     - `kafkaclient streams describe words -b localhost:9092`
     - `kafkaclient streams describe words --check --json -b localhost:9092`
     """
+    from kafkaclient.streams.description import describe_application
+
     until = time.monotonic() + wait
     async with connect() as admin:
         found = await describe_application(admin, application_id)
@@ -163,7 +163,7 @@ def _outlook(found: ApplicationDescription) -> str:
         return "balanced: no task is to move"
     if found.next_rebalance_ms is None:
         return "not balanced, and no rebalance is planned"
-    warmups = sum(copy.role is Role.WARMUP for member in found.members for copy in member.copies)
+    warmups = sum(copy.role.name == "WARMUP" for member in found.members for copy in member.copies)
     seconds = found.next_rebalance_ms / 1000 - time.time()
     when = f"in {seconds:,.0f} s" if seconds > 0 else "now"
     return (
@@ -233,6 +233,8 @@ async def reset(
     - `kafkaclient streams reset words --dry-run -b localhost:9092`
     - `kafkaclient streams reset words --to 2026-11-23T10:00 --yes`
     """
+    from kafkaclient.streams.reset import carry_out, plan_reset
+
     place = Place.parse(to, "--to", shifts=True)
     async with connect() as admin:
         plan = await plan_reset(

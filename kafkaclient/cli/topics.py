@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from kafkaclient.admin import ConfigSource
 from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.chosen_topics import ChosenTopics, Pattern, Topics, say_failed
@@ -347,7 +346,7 @@ def _own_configs(entries: Mapping[str, ConfigEntry] | KafkaError) -> dict[str, s
     return {
         name: entry.value or ""
         for name, entry in entries.items()
-        if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        if entry.source.name == "DYNAMIC_TOPIC_CONFIG"
     }
 
 

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin
 from kafkaclient.admin.limits import LIMITS_TOPIC
-from kafkaclient.cli import connection as module
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
@@ -39,7 +38,7 @@ def fake() -> FakeCluster:
 def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command on the fake; its output in a wide terminal."""
 
-    monkeypatch.setattr(module, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
+    monkeypatch.setattr("kafkaclient.admin.Admin", partial(Admin, dialer=fake, rng=Random(1)))
 
     def invoke(*words: str) -> Result:
         return CliRunner().invoke(app, [*words, "--bootstrap-server", fake.bootstrap])

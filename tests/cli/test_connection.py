@@ -15,8 +15,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import kafkaclient.admin
 from kafkaclient.admin import Admin
-from kafkaclient.cli import connection as module
 from kafkaclient.cli import output as run_module
 from kafkaclient.cli.admin import OVER_LIMIT
 from kafkaclient.cli.app import app
@@ -119,14 +119,14 @@ def run(plan: Path) -> Run:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     cluster = FakeCluster(1)
-    monkeypatch.setattr(module, "Admin", partial(Admin, dialer=cluster, rng=Random(1)))
+    monkeypatch.setattr("kafkaclient.admin.Admin", partial(Admin, dialer=cluster, rng=Random(1)))
     return cluster
 
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> NoNetwork:
     dialer = NoNetwork()
-    monkeypatch.setattr(module, "Admin", partial(Admin, dialer=dialer, rng=Random(1)))
+    monkeypatch.setattr("kafkaclient.admin.Admin", partial(Admin, dialer=dialer, rng=Random(1)))
     return dialer
 
 
@@ -272,13 +272,13 @@ def test_the_time_limit_is_that_of_each_request(
     run: Run, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = []
-    real = module.Admin
+    real = kafkaclient.admin.Admin
 
     def admin(options: Any, **arguments: Any) -> Admin:
         limits.append(options.get("default.api.timeout.ms"))
         return real(options, **arguments)
 
-    monkeypatch.setattr(module, "Admin", admin)
+    monkeypatch.setattr("kafkaclient.admin.Admin", admin)
     assert run("topics list", "-b", fake.bootstrap, "--timeout", "2.5").exit_code == 0
     assert run("topics list", "-b", fake.bootstrap).exit_code == 0
     assert limits == ["2500", None]

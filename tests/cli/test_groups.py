@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from kafkaclient import Consumer, Producer
 from kafkaclient.admin import Admin
-from kafkaclient.cli import connection
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.types import TopicPartition
@@ -52,7 +51,7 @@ def fake() -> FakeCluster:
 
 @pytest.fixture
 def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(connection, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
+    monkeypatch.setattr("kafkaclient.admin.Admin", partial(Admin, dialer=fake, rng=Random(1)))
 
     def invoke(*words: str) -> Result:
         return CliRunner().invoke(app, ["groups", *words, "-b", fake.bootstrap])

@@ -18,7 +18,7 @@ from rich.text import Text
 import kafkaclient.cli
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
-from kafkaclient.cli import connection, consume, output, produce
+from kafkaclient.cli import output
 from kafkaclient.cli.output import print_message, print_table, shown_meanwhile, stderr_console
 from kafkaclient.reader import Reader
 from kafkaclient.testing.fake import FakeCluster
@@ -46,9 +46,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         fake = FakeCluster(2, racks=[RACK, "[red]:smile:"])
         fake.create_topic("t", assignments=[(0,)])
         clients: list[tuple[Any, str, Any]] = [
-            (connection, "Admin", Admin),
-            (produce, "Producer", Producer),
-            (consume, "Reader", Reader),
+            (kafkaclient.admin, "Admin", Admin),
+            (kafkaclient, "Producer", Producer),
+            (kafkaclient.reader, "Reader", Reader),
         ]
         for module, name, client in clients:
             monkeypatch.setattr(module, name, partial(client, dialer=fake, rng=Random(1)))

@@ -15,7 +15,6 @@ import typer
 from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin
-from kafkaclient.cli import connection
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
 from tests.code_blocks import Block, runs
@@ -53,7 +52,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command on a fake cluster, in a wide terminal. Returns what it prints, with its exit
     status as the pages show it."""
     fake = FakeCluster(3, racks=["a", "b", "c"])
-    monkeypatch.setattr(connection, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
+    monkeypatch.setattr("kafkaclient.admin.Admin", partial(Admin, dialer=fake, rng=Random(1)))
     monkeypatch.setenv("COLUMNS", "400")
     monkeypatch.setenv("KAFKACLIENT_BOOTSTRAP", fake.bootstrap)
 

@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin, Lifted
 from kafkaclient.admin.reassign.throttled_reassignment import ReplicationQuotas
-from kafkaclient.cli import connection as module
 from kafkaclient.cli.app import app
 from kafkaclient.errors import RequestTimedOutError
 from kafkaclient.testing.fake import FakeCluster
@@ -40,7 +39,7 @@ def fake() -> FakeCluster:
 
 @pytest.fixture
 def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(module, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
+    monkeypatch.setattr("kafkaclient.admin.Admin", partial(Admin, dialer=fake, rng=Random(1)))
 
     def invoke(*words: object) -> Result:
         given = [*map(str, words), "--bootstrap-server", fake.bootstrap]

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import kafkaclient.admin
+import kafkaclient.reader
 from kafkaclient import Consumer, Producer
 from kafkaclient.admin import Admin
 from kafkaclient.admin.places import Place
-from kafkaclient.cli import connection, consume, produce
 from kafkaclient.cli.app import app
 from kafkaclient.cli.record_format import row_of_json, unescaped, written_as, written_as_json
 from kafkaclient.cli.record_input import Split, delimited, length_prefixed
@@ -47,10 +48,10 @@ def fake() -> FakeCluster:
 @pytest.fixture
 def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
     clients: list[tuple[Any, str, Any]] = [
-        (connection, "Admin", Admin),
-        (consume, "Reader", Reader),
-        (consume, "Consumer", Consumer),
-        (produce, "Producer", Producer),
+        (kafkaclient.admin, "Admin", Admin),
+        (kafkaclient.reader, "Reader", Reader),
+        (kafkaclient, "Consumer", Consumer),
+        (kafkaclient, "Producer", Producer),
     ]
     for module, name, client in clients:
         monkeypatch.setattr(module, name, partial(client, dialer=fake, rng=Random(1)))

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+import kafkaclient.admin
+import kafkaclient.reader
 from kafkaclient import Consumer, Producer
 from kafkaclient.admin import Admin
-from kafkaclient.cli import connection, consume, produce
 from kafkaclient.cli.app import app
 from kafkaclient.reader import Reader
 from kafkaclient.testing.fake import FakeCluster
@@ -78,10 +79,10 @@ def fake() -> FakeCluster:
 @pytest.fixture
 def run(fake: FakeCluster, registry: RegistryStub, monkeypatch: pytest.MonkeyPatch) -> Run:
     clients: list[tuple[Any, str, Any]] = [
-        (connection, "Admin", Admin),
-        (consume, "Reader", Reader),
-        (consume, "Consumer", Consumer),
-        (produce, "Producer", Producer),
+        (kafkaclient.admin, "Admin", Admin),
+        (kafkaclient.reader, "Reader", Reader),
+        (kafkaclient, "Consumer", Consumer),
+        (kafkaclient, "Producer", Producer),
     ]
     for module, name, client in clients:
         monkeypatch.setattr(module, name, partial(client, dialer=fake, rng=Random(1)))

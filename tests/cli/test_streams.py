@@ -12,7 +12,6 @@ import pytest
 from typer.testing import CliRunner
 
 from kafkaclient.admin import Admin
-from kafkaclient.cli import connection as module
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
@@ -35,7 +34,7 @@ def fake() -> FakeCluster:
 
 @pytest.fixture
 def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(module, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
+    monkeypatch.setattr("kafkaclient.admin.Admin", partial(Admin, dialer=fake, rng=Random(1)))
 
     async def topics() -> None:
         async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:

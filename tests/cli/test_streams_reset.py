@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
-from kafkaclient.cli import connection as module
 from kafkaclient.cli.app import app
 from kafkaclient.streams.state_directory import StateDirectory
 from kafkaclient.testing.fake import FakeCluster
@@ -40,7 +39,7 @@ AMBIGUOUS = "app-2-s-changelog"
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     cluster = FakeCluster(3, partitions=2)
-    monkeypatch.setattr(module, "Admin", partial(Admin, dialer=cluster, rng=Random(1)))
+    monkeypatch.setattr("kafkaclient.admin.Admin", partial(Admin, dialer=cluster, rng=Random(1)))
 
     async def fill() -> None:
         async with Admin(cluster.bootstrap, dialer=cluster, rng=Random(1)) as admin:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MODULES = (
-    *("kafkaclient", "kafkaclient.admin", "kafkaclient.aiokafka", "kafkaclient.aws"),
+    *("kafkaclient", "kafkaclient.admin.admin", "kafkaclient.aiokafka", "kafkaclient.aws"),
     *("kafkaclient.azure", "kafkaclient.reader", "kafkaclient.schema_registry"),
     *("kafkaclient.spark", "kafkaclient.streams", "kafkaclient.sync", "kafkaclient.testing"),
     *("kafkaclient.testing.fake", "kafkaclient.testing.mock", "kafkaclient.testing.cluster"),

@@ -92,7 +92,25 @@ async def test_script_with_a_bad_address() -> None:
     assert "Traceback" not in errors
 
 
-# --- fastapi_service.py ------------------------------------------------------------------------
+# --- service.py --------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def serving(directory: Path, bootstrap: str, *arguments: str) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "uvicorn", "service:app", "--port", "0"),
+        *("--timeout-graceful-shutdown", "20", *arguments),
+        stdout=PIPE,
+        stderr=PIPE,
+        cwd=directory,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "KAFKA_BOOTSTRAP": bootstrap},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
 
 
 async def address(process: Process) -> str:
@@ -112,7 +130,6 @@ class Visitors:
         self._session = session
         self.url = url
         self.accepted: dict[str, list[Record]] = {"orders": [], "clicks": []}
-        self.busy = asyncio.Event()
 
     async def visit(self, name: str) -> None:
         for number in range(1_000_000):
@@ -125,38 +142,57 @@ class Visitors:
                 key = name.encode() if kind == "orders" else None
                 assert status == (HTTPStatus.CREATED if key else HTTPStatus.ACCEPTED)
                 self.accepted[kind].append((key, body))
-                if len(self.accepted["clicks"]) > 200:
-                    self.busy.set()
 
     async def _post(self, path: str, body: bytes) -> int:
         async with self._session.post(self.url + path, data=body) as answer:
             await answer.read()
             return answer.status
 
-
-async def until_ready(session: aiohttp.ClientSession, url: str) -> None:
-    async with asyncio.timeout(EXIT_S):
-        while True:
-            with contextlib.suppress(aiohttp.ClientError):
-                async with session.get(url + "/ready") as answer:
-                    assert (answer.status, await answer.text()) == (HTTPStatus.OK, "healthy")
-                    return
+    async def accept(self, more: int) -> None:
+        """Wait until so many more clicks are accepted."""
+        enough = len(self.accepted["clicks"]) + more
+        while len(self.accepted["clicks"]) < enough:
             await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_the_web_service_delivers_what_it_accepted(kafka_cluster, topic, workers) -> None:
-    """SIGTERM in the middle of its work loses no request that was answered."""
-    prefix = f"{topic}-"
-    arguments = [kafka_cluster.bootstrap, "--port", "0", "--prefix", prefix]
-    service = running("fastapi_service.py", *arguments, "--workers", str(workers))
+async def until(session: aiohttp.ClientSession, url: str, words: str) -> None:
+    """Ask for the page until it has these words."""
+    async with asyncio.timeout(EXIT_S):
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                async with session.get(url) as answer:
+                    if words in await answer.text():
+                        return
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.local_cluster
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.full)])
+async def test_the_web_service_delivers_what_it_accepted(
+    kafka_cluster, topic, create_topic, tmp_path, workers
+) -> None:
+    """A broker killed, and SIGTERM in the middle of its work, lose no request that was answered."""
+    names = {kind: f"{topic}-{kind}" for kind in ("orders", "clicks")}
+    for name in names.values():
+        await create_topic(name, 6, 3, {"min.insync.replicas": "2"})
+    source = (EXAMPLES / "service.py").read_text().replace('"confirmations"', f'"{topic}"')
+    for kind, name in names.items():
+        source = source.replace(f'"{kind}"', f'"{name}"')
+    (tmp_path / "service.py").write_text(source)
+    service = serving(tmp_path, kafka_cluster.bootstrap, "--workers", str(workers))
     async with service as process, aiohttp.ClientSession() as session:
         visitors = Visitors(session, await address(process))
-        await until_ready(session, visitors.url)
+        await until(session, visitors.url + "/ready", "healthy")
         async with asyncio.timeout(EXIT_S), asyncio.TaskGroup() as group:
             for name in ("ann", "bob", "cyd", "dan"):
                 group.create_task(visitors.visit(name))
-            await visitors.busy.wait()
+            await visitors.accept(100)
+            await kafka_cluster.kill(1)
+            await visitors.accept(100)
+            await kafka_cluster.heal()
+            await visitors.accept(100)
+            if workers == 1:
+                await until(session, visitors.url + "/metrics", "orders_confirmed_total 1")
             process.send_signal(signal.SIGTERM)
         _, errors = await finished(process)
     assert process.returncode in (0, -signal.SIGTERM), errors  # uvicorn ends by the signal itself
@@ -166,7 +202,7 @@ async def test_the_web_service_delivers_what_it_accepted(kafka_cluster, topic, w
         assert ended == errors.count("Application startup complete")
     assert 1 <= ended <= workers
     for kind, accepted in visitors.accepted.items():
-        result = await read_back(kafka_cluster.bootstrap, prefix + kind, accepted)
+        result = await read_back(kafka_cluster.bootstrap, names[kind], accepted)
         assert (result.lost, result.duplicated) == (0, 0), result
         # One request of each visitor may have been cut off after its record was taken.
         assert result.unexpected <= 4, result

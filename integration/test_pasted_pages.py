@@ -72,7 +72,9 @@ async def test_first_deployment(
     kafka_cluster, tmp_path, topic, create_topic, service, block
 ) -> None:
     await create_topic(topic, 6)
-    service.write(tmp_path, {'"orders"': f'"{topic}"'})
+    await create_topic(f"{topic}-clicks", 1)
+    names = {'"orders"': f'"{topic}"', '"clicks"': f'"{topic}-clicks"'}
+    service.write(tmp_path, {**names, '"confirmations"': f'"{topic}"'})
     lines = [command.line for command in block.commands]
     (port,) = free_ports(1)
     script = replace_all(
@@ -82,6 +84,7 @@ async def test_first_deployment(
     printed = " ".join(await _shell(script, tmp_path))  # with uvicorn's own lines in between
     assert "healthy" in printed
     assert re.search(r'\{"partition":\d,"offset":0\}', printed)
+    assert "orders_confirmed_total 1.0" in printed
 
 
 @parses("docs/get-started/first-deployment.md", "dockerfile", name="image")

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 OPTIONS = {name for each in ProducerConfig.OPTIONS.values() for name in each.spellings}
-OF_A_SHELL = {"curl", "export", "kill", "opentelemetry-instrument", "printf", "seq", "until", "wc"}
+OF_A_SHELL = {"curl", "export", "grep", "kill", "opentelemetry-instrument", "printf", "seq"} | {
+    "until",
+    "wc",
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 AIOKAFKA_TESTS = {"PRODUCER"}  # in the environment of `make aiokafka-tests`

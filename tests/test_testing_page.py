@@ -31,6 +31,7 @@ def test_the_files_pass_in_an_empty_directory(tmp_path: Path, blocks: list[Block
     page.mkdir()
     for block in blocks:
         block.write(page)
+    shutil.copy(_ROOT / "examples/service.py", page)
     shutil.copytree(_ROOT / "examples", examples)
     tests = [path.read_text() for path in (*page.glob("*.py"), *examples.glob("test_*.py"))]
     expected = sum(len(re.findall(r"^(?:async )?def test_", t, re.MULTILINE)) for t in tests)

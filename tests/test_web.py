@@ -1,28 +1,32 @@
-"""docs/how-to/web.md and examples/fastapi_service.py on a fake cluster."""
+"""examples/service.py on a fake cluster, and the pages that show it or parts of it."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 from urllib.request import urlopen
 
+import pytest
 from fastapi.testclient import TestClient
 
-from examples import fastapi_service
-from kafkaclient import Producer
+from examples import service
+from kafkaclient import Consumer, Producer
 from kafkaclient.testing import FakeCluster
 from tests.code_blocks import Block, runs
 
-if TYPE_CHECKING:
-    import pytest
-
+INVALID_RECORD = 87
 POLICY_VIOLATION = 44
 
 
-def _cluster() -> FakeCluster:
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A cluster for the service's clients."""
     fake = FakeCluster(1)
-    for topic in ("flights", "orders", "clicks"):
+    for topic in ("orders", "clicks"):
         fake.create_topic(topic, 1, 1)
+    monkeypatch.setattr(service, "Producer", partial(Producer, dialer=fake))
+    monkeypatch.setattr(service, "Consumer", partial(Consumer, dialer=fake))
+    monkeypatch.setenv("KAFKA_BOOTSTRAP", fake.bootstrap)
     return fake
 
 
@@ -30,55 +34,70 @@ def _values(fake: FakeCluster, topic: str) -> list[tuple[bytes | None, bytes | N
     return [(record.key, record.value) for record in fake.log(topic, 0)]
 
 
-def _service(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(fastapi_service, "Producer", partial(Producer, dialer=fake))
-    monkeypatch.setenv("KAFKA_BOOTSTRAP", fake.bootstrap)
-    return fastapi_service.app
+def _until(client: TestClient, path: str, words: str) -> None:
+    for _ in range(1_000):
+        if words in client.get(path).text:
+            return
+    pytest.fail(f"{words!r} never stood on {path}")
 
 
-def _check_answers(app: Any, fake: FakeCluster, topic: str) -> None:
-    """An order is written before its answer. The service is not ready while no broker answers."""
-    with TestClient(app) as client:
+def test_an_order_is_written_before_its_answer_and_confirmed_after_it(fake: FakeCluster) -> None:
+    before = f"orders_confirmed_total {service.CONFIRMED._value.get() + 1}"
+    with TestClient(service.app) as client:
         answer = client.post("/orders?customer=ann", content=b"7")
         assert (answer.status_code, answer.json()) == (201, {"partition": 0, "offset": 0})
-        assert _values(fake, topic) == [(b"ann", b"7")]
-        ready = client.get("/ready")
-        assert (ready.status_code, ready.text) == (200, "healthy")
+        assert _values(fake, "orders") == [(b"ann", b"7")]
+        _until(client, "/metrics", before)
+        page = client.get("/metrics").text
+        assert 'kafkaclient_producer_up{client_id="shop"} 1.0' in page
+        assert 'kafkaclient_consumer_up{client_id="shop"} 1.0' in page
+
+
+def test_it_is_not_ready_while_no_broker_answers(fake: FakeCluster) -> None:
+    with TestClient(service.app) as client:
+        _until(client, "/ready", "healthy")
+        assert client.get("/ready").status_code == 200
         fake.stop_broker(0)
         ready = client.get("/ready")
         assert ready.status_code == 503
         assert "no leader of the topics in use answers" in ready.text
         fake.start_broker(0)
-        assert client.get("/ready").status_code == 200
+        _until(client, "/ready", "healthy")
 
 
-@runs("docs/get-started/first-deployment.md", having="FastAPI")
-def test_the_first_deployment(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = _cluster()
-    monkeypatch.setenv("KAFKA_BOOTSTRAP", fake.bootstrap)
-    app = block.run({"__name__": "main"}, dialer=fake)["app"]
-    with TestClient(app) as client:
+def test_it_is_not_ready_once_orders_are_not_confirmed_any_more(
+    fake: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service, "CONFIRMED", None)
+    with TestClient(service.app) as client:
         assert client.post("/orders", content=b"7").status_code == 201
-        for code, status in ((87, 400), (POLICY_VIOLATION, 500)):
-            fake.fail_produce("orders", 0, code)
-            assert client.post("/orders", content=b"7").status_code == status
-        assert client.get("/ready").text == "healthy"
+        _until(client, "/ready", "orders are not confirmed any more")
+        assert client.get("/ready").status_code == 503
+    assert "AttributeError" in caplog.text
+    assert fake.committed_offset("confirmations", "orders", 0) in (None, 0)
 
 
-def test_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = _cluster()
-    _check_answers(_service(fake, monkeypatch), fake, "orders")
-
-
-def test_errors_are_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = _cluster()
-    with TestClient(_service(fake, monkeypatch)) as client:
+def test_errors_are_answers(fake: FakeCluster) -> None:
+    with TestClient(service.app) as client:
         assert client.post("/clicks", content=b"page").status_code == 202
         assert client.post("/orders", content=bytes(2_000_000)).status_code == 400
         assert client.post("/clicks", content=bytes(2_000_000)).status_code == 400
-        fake.fail_produce("orders", 0, POLICY_VIOLATION)
-        assert client.post("/orders", content=b"7").status_code == 500
+        for code, status in ((INVALID_RECORD, 400), (POLICY_VIOLATION, 500)):
+            fake.fail_produce("orders", 0, code)
+            assert client.post("/orders", content=b"7").status_code == status
     assert _values(fake, "clicks") == [(None, b"page")]  # the end of the service has sent it
+
+
+@runs("docs/get-started/first-deployment.md", having="FastAPI")
+def test_the_first_deployment_is_the_example(block: Block) -> None:
+    assert block.text() == Path(service.__file__).read_text()
+
+
+@runs("docs/how-to/*.md", having="service.py\n", together=True, name="blocks")
+def test_the_other_pages_show_parts_of_it(blocks: list[Block]) -> None:
+    whole = Path(service.__file__).read_text()
+    for block in blocks:
+        assert block.text() in whole, f"{block} is not in examples/service.py"
 
 
 @runs("docs/how-to/web.md", having="serve_metrics")

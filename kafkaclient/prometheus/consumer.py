@@ -61,7 +61,7 @@ class ConsumerMetricsCollector:
 
     Parameters:
         consumer: several consumers can have the same registry, each with a ``client_id`` of its
-            own.
+            own. A stopped one makes room for another with its ``client_id``.
         registry: prometheus-client's default registry, or another.
         max_topics: at most this many topics have series of their own, those that were seen first;
             ``series_left_out`` counts the others.
@@ -100,7 +100,13 @@ class ConsumerMetricsCollector:
         """Whether the consumer was dropped."""
         return self._consumer() is None
 
-    has_ended = is_gone
+    def has_ended(self) -> bool:
+        """Whether the consumer is stopped or dropped, or its event loop is closed."""
+        consumer = self._consumer()
+        if consumer is None:
+            return True
+        loop = consumer.loop
+        return loop is not None and (loop.is_closed() or not consumer.is_running)
 
     def request(self) -> LoopRead[ConsumerMetricsSnapshot | None]:
         """Ask the consumer's event loop for the metrics; None: it is not started, or dropped."""

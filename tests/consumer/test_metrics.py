@@ -96,6 +96,9 @@ async def test_a_page(fake: FakeCluster, tools: Tools) -> None:
             ConsumerMetricsCollector(a, registry)
         values = a.metrics()
     assert page()[f"up{label}"] == 0
+    async with group(tools, fake, client_id="c") as again:
+        ConsumerMetricsCollector(again, registry)  # takes the place of the stopped one
+        assert page()[f"up{label}"] == 1
     assert {each.source for each in CONSUMER} <= values.consumer.keys()
     assert {each.source for each in CONSUMER_TOPIC} <= values.topics["t"].keys()
     assert {each.source for each in CONSUMER_PARTITION} <= values.partitions[P[0]].keys()

@@ -1,4 +1,4 @@
-"""Tests of fastapi_service.py on a cluster in memory: `pytest examples/test_fastapi_service.py`."""
+"""Tests of service.py on a cluster in memory: `pytest examples/test_service.py`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from kafkaclient.testing import FakeCluster
 
 sys.path.append(str(Path(__file__).parent))
-import fastapi_service
+import service
 
 
 @pytest.fixture
 def client(fake_kafka: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     monkeypatch.setenv("KAFKA_BOOTSTRAP", fake_kafka.bootstrap)
-    monkeypatch.delenv("TOPIC_PREFIX", raising=False)
-    with TestClient(fastapi_service.app) as client:
+    with TestClient(service.app) as client:
         yield client
 
 
@@ -58,6 +57,6 @@ def test_clicks_are_delivered_when_the_service_ends(
     fake_kafka: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KAFKA_BOOTSTRAP", fake_kafka.bootstrap)
-    with TestClient(fastapi_service.app) as client:
+    with TestClient(service.app) as client:
         assert client.post("/clicks", content=b"page").status_code == 202
     assert [record.value for record in fake_kafka.log("clicks", 0)] == [b"page"]

@@ -62,7 +62,10 @@ docs-serve: $(STAMP) ## the same on http://127.0.0.1:8000, built again after eac
 UNIT = $(BIN)/pytest -q -n 2 --timeout-method=thread --durations=15
 
 unit: $(STAMP) ## no network
-	$(UNIT) tests
+	$(UNIT) tests -m "not full"
+
+full: $(STAMP) ## the unit tests that take long: builds, matrices, many seeds
+	$(UNIT) tests -m full
 
 FAUST := build/faust
 QUIX := build/quix
@@ -195,4 +198,4 @@ extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each b
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit peers kerberos slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak slow-broker pictures dashboard-pictures constraints wheel-test oldest newest types extras clean
+.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit full peers kerberos slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak slow-broker pictures dashboard-pictures constraints wheel-test oldest newest types extras clean

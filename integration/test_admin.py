@@ -50,6 +50,7 @@ async def described(admin: Admin, topic: str, partitions: int):
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.full
 async def test_brokers_from_the_environment_and_from_a_profile(kafka_cluster, topic, tmp_path):
     profiles = tmp_path / "kafkaclient" / "profiles.toml"
     profiles.parent.mkdir()
@@ -285,6 +286,7 @@ async def until(admin: Admin, hosted: list[int]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.full
 @pytest.mark.local_cluster
 async def test_the_kips_examples(limited_cluster):
     async with Admin(limited_cluster.bootstrap, limits="topic") as admin:

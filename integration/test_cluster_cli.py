@@ -44,6 +44,7 @@ def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*_SHELL, *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.full
 def test_up_use_and_down(run) -> None:
     stopped = run("status")
     assert (stopped.exit_code, stopped.stdout) == (3, "")

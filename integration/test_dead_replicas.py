@@ -44,7 +44,8 @@ def _over(latencies: list[float], seconds: float) -> float:
     return sum(latency > seconds for latency in latencies) / len(latencies)
 
 
-@pytest.mark.parametrize("how", ["kill", pytest.param("pause", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("how", ["kill", "pause"])
 async def test_only_what_needs_a_dead_replica_waits_for_it(
     how, kafka_cluster, topic, create_topic, read_topic
 ):

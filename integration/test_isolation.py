@@ -181,7 +181,7 @@ CASES = [
     pytest.param(paused, id="SIGSTOP"),
     pytest.param(takes_no_bytes, id="takes no bytes"),
     pytest.param(answers_nothing, id="answers nothing"),
-    pytest.param(leaderless, id="no leader"),
+    pytest.param(leaderless, id="no leader", marks=FULL),
     pytest.param(throttled, id="throttled", marks=FULL),
     pytest.param(two_of_five, id="two of five", marks=[FULL, FIVE]),
 ]

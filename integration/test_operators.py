@@ -181,6 +181,7 @@ async def test_operators_at_the_same_time(cluster) -> None:
         await one.alter_configs(ConfigResource.broker(0), delete=[LEADER_RATE])
 
 
+@pytest.mark.full
 async def test_of_two_plans_at_the_same_time_one_begins(cluster) -> None:
     """Neither allows other moves, so the later finds the earlier one's."""
     topic, partition = "contended", TopicPartition("contended", 0)

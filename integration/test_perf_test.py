@@ -203,7 +203,13 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(pytest.param(one, marks=pytest.mark.full) for one in (signal.SIGTERM, signal.SIGINT)),
+        signal.SIGKILL,
+    ],
+)
 def test_producers_in_processes_end_with_their_parent(
     kafka_cluster, topic, create_topic, number
 ) -> None:

@@ -97,6 +97,7 @@ async def replicas_of(admin, topic: str) -> list[tuple[int, ...]]:
     return [p.replicas for p in (await admin.describe_topic(topic)).partitions]
 
 
+@pytest.mark.full
 @pytest.mark.local_cluster
 async def test_kafkas_tool_verifies_ours_and_the_reverse(
     kafka_cluster, admin, create_topic, topic, plan_file, tmp_path
@@ -295,6 +296,7 @@ async def test_ctrl_c_undoes_and_a_kill_leaves_nothing_that_is_not_found(
     assert await replicas_of(admin, topic) == [(0,)]
 
 
+@pytest.mark.full
 @pytest.mark.local_cluster
 async def test_the_quota_of_a_move_of_kafkas_tool_can_be_changed(
     kafka_cluster, admin, create_topic, topic, plan_file

@@ -345,6 +345,7 @@ async def test_a_task_that_fails_says_which_row(spark, spark_options, topic, cre
     assert ".;" not in str(failed.value)
 
 
+@pytest.mark.full
 async def test_telemetry_is_followed_while_it_is_written(
     spark, spark_options, topic, create_topic, tmp_path
 ):
@@ -379,6 +380,7 @@ async def test_telemetry_is_followed_while_it_is_written(
     assert json.loads(text.removeprefix("show(").removesuffix(");\n"))["all"]["records"] == 300
 
 
+@pytest.mark.full
 def test_queries_of_the_report(spark) -> None:
     """A second counts once in the skew of brokers, whatever its number of topics. Batches whose
     partition was given are in no figure of a run's decisions."""

@@ -164,6 +164,7 @@ async def assert_described(bootstrap: str, group: str) -> None:
     assert all(copy.lag is not None and copy.position and copy.end for copy in copies)
 
 
+@pytest.mark.full
 async def test_every_record_counts_once_while_instances_start_and_end(
     kafka_cluster, topic, create_topic, tmp_path
 ) -> None:

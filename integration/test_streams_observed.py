@@ -236,6 +236,7 @@ async def service(bootstrap: str, lines: str, port: int, path: Path) -> AsyncIte
             assert await process.wait() == 0
 
 
+@pytest.mark.full
 async def test_the_example_forwards_questions(kafka_cluster, topic, create_topic, tmp_path) -> None:
     bootstrap, ports = kafka_cluster.bootstrap, [free_port(), free_port()]
     await create_topic(topic, 2)

@@ -138,6 +138,7 @@ async def test_state_of_a_deleted_changelog_is_not_used(
     assert max(last[-4 * PARTITIONS :]) == 2  # not 12: the old state has 10
 
 
+@pytest.mark.full
 async def test_an_instance_that_was_killed_is_removed(
     kafka_cluster, topic, create_topic, tmp_path
 ) -> None:

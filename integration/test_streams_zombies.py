@@ -139,14 +139,15 @@ async def counts_after(world: World, how: str) -> dict[str, int]:
     return await world.restored()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("guarantee", "how"),
     [
         ("at_least_once", "pause"),
-        pytest.param("at_least_once", "block", marks=pytest.mark.full),
-        pytest.param("exactly_once_v2", "pause", marks=pytest.mark.full),
-        pytest.param("exactly_once_v2", "block", marks=pytest.mark.full),
-        pytest.param("exactly_once_v2", "stop", marks=pytest.mark.full),
+        ("at_least_once", "block"),
+        ("exactly_once_v2", "pause"),
+        ("exactly_once_v2", "block"),
+        ("exactly_once_v2", "stop"),
     ],
 )
 async def test_an_owner_that_was_away_replaces_no_newer_change(

@@ -46,6 +46,7 @@ def build(project: Path, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.full
 def test_what_is_compiled_is_of_todays_sources(project: Path) -> None:
     """A change of the source, or of any C types, makes it old; so does a missing extension."""
     assert list(sources(project)) == ["kafkaclient.typed"]
@@ -61,12 +62,14 @@ def test_what_is_compiled_is_of_todays_sources(project: Path) -> None:
         assert stale(project) == []
 
 
+@pytest.mark.full
 def test_an_install_without_a_compiler_says_what_it_needs(project: Path) -> None:
     done = build(project, CC="/nonexistent/compiler")
     assert done.returncode != 0
     assert "kafkaclient needs a wheel or a C compiler" in done.stderr
 
 
+@pytest.mark.full
 def test_an_extension_of_a_module_that_is_gone_is_removed(project: Path) -> None:
     left = project / "kafkaclient" / "gone.abi3.so"
     left.touch()

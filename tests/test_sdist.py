@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 MADE = ("PKG-INFO", "setup.cfg", "kafkaclient.egg-info/")
 OTHERS = {".html", ".json", ".lock", ".properties", ".yml"}

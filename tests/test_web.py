@@ -48,7 +48,9 @@ def test_an_order_is_written_before_its_answer_and_confirmed_after_it(fake: Fake
         assert (answer.status_code, answer.json()) == (201, {"partition": 0, "offset": 0})
         assert _values(fake, "orders") == [(b"ann", b"7")]
         _until(client, "/metrics", before)
-        page = client.get("/metrics").text
+        answer = client.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain")
+        page = answer.text
         assert 'kafkaclient_producer_up{client_id="shop"} 1.0' in page
         assert 'kafkaclient_consumer_up{client_id="shop"} 1.0' in page
 

@@ -87,6 +87,7 @@ async def test_tokens_of_an_issuer_with_an_authority_of_its_own(options, tmp_pat
                 await producer.send_and_wait("flights", b"v")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not shutil.which("openssl"), reason="no openssl")
 async def test_pkcs12_stores_of_openssl_and_keytool(options, tmp_path) -> None:
     """Java's property files with such stores, also with the type JKS, which JKS files are not."""
@@ -132,6 +133,7 @@ async def test_pkcs12_stores_of_openssl_and_keytool(options, tmp_path) -> None:
         await producer.send_and_wait("flights", b"v")
 
 
+@pytest.mark.full
 async def test_delegation_tokens(secured, options, tmp_path) -> None:
     """A token made by Kafka's own tool logs in by both ways of SCRAM until it is expired."""
     admin = options("SASL_PLAINTEXT", "SCRAM-SHA-256")

@@ -185,6 +185,7 @@ def test_brokers_without_a_rack_are_one_rack_among_racks(room) -> None:
 
 
 @pytest.mark.parametrize("racks", [0, 7])
+@pytest.mark.full
 def test_200_brokers_and_200_000_replicas_are_quick(racks) -> None:
     """The target is 10 s; with room for every replica and hardly one more."""
     brokers = {b: f"r{b % racks}" if racks else None for b in range(200)}

@@ -124,7 +124,13 @@ def shell(redirected: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        *(pytest.param(one, marks=pytest.mark.full) for one in ("<&-", ">&-", "2>&-")),
+        "<&- >&- 2>&-",
+    ],
+)
 def test_a_closed_standard_stream_does_not_end_the_event_loop(closed: str) -> None:
     done = shell(closed, "topics", "list", "-b", "127.0.0.1:1", "--timeout", "0.1")
     assert done.returncode == 1
@@ -132,7 +138,10 @@ def test_a_closed_standard_stream_does_not_end_the_event_loop(closed: str) -> No
         assert done.stderr.startswith("error: no bootstrap server (127.0.0.1:1)")
 
 
-@pytest.mark.parametrize("words", [("--version",), ("topics", "--help"), ("profiles",)])
+@pytest.mark.parametrize(
+    "words",
+    [("--version",), ("topics", "--help"), pytest.param(("profiles",), marks=pytest.mark.full)],
+)
 @pytest.mark.parametrize(
     ("redirected", "told"),
     [

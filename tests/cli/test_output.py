@@ -64,6 +64,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return invoke
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ON_BROKERS)
 def test_an_encoding_of_stdout_changes_no_exit_status(name: str, run: Run) -> None:
     words = [*name.split(), *ON_BROKERS[name]]

@@ -1,10 +1,9 @@
-"""docs/how-to/prometheus.md on a fake cluster: the recipes for a web service and for threads."""
+"""docs/how-to/prometheus.md on a fake cluster: the recipe for threads."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import httpx
 import prometheus_client
 
 from kafkaclient.testing.fake import FakeCluster
@@ -12,21 +11,6 @@ from tests.code_blocks import Block, runs
 
 if TYPE_CHECKING:
     import pytest
-
-
-@runs("docs/how-to/prometheus.md", having="FastAPI")
-async def test_the_recipe_for_a_web_service(block: Block) -> None:
-    app = block.run(dialer=FakeCluster(1))["app"]
-    transport = httpx.ASGITransport(app)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://web") as client,
-    ):
-        await app.state.producer.send_and_wait("clicks", b"v")
-        answer = await client.get("/metrics")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/plain")
-    assert 'kafkaclient_producer_records_sent_total{client_id="web"} 1.0' in answer.text
 
 
 @runs("docs/how-to/prometheus.md", having="SyncProducer")

@@ -131,7 +131,9 @@ async def test_older_brokers(versions: tuple[int, int]) -> None:
         made.check()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(n, marks=pytest.mark.full) for n in range(2, 12))]
+)
 @virtual_time
 async def test_whatever_becomes_of_sessions_each_record_comes_once(seed: int) -> None:
     rng = Random(seed)

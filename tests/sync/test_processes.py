@@ -162,7 +162,7 @@ FORK = """
 
 
 @pytest.mark.parametrize("before", ["pass", "producer.flush()", "producer.start()"])
-@pytest.mark.parametrize("uvloop", [True, False])
+@pytest.mark.parametrize("uvloop", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_a_forked_child_has_a_producer_of_its_own(before: str, uvloop: bool) -> None:
     """Nothing of the parent's is sent by the child, and the child's records are sent at its end."""
     check = """assert producer.send_and_wait("t", b"child-waited").topic == "t" """

@@ -22,6 +22,8 @@ from kafkaclient.testing.jars import JarCache
 from kafkaclient.testing.jvm import Java, Jvm
 from kafkaclient.testing.settings import ClusterSpec
 
+pytestmark = pytest.mark.full
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path

@@ -40,7 +40,7 @@ async def _use(producer: Producer) -> None:
 
 
 @pytest.mark.parametrize("freeze", _FREEZERS)
-@pytest.mark.parametrize("started", ["before", "inside"])
+@pytest.mark.parametrize("started", ["before", pytest.param("inside", marks=pytest.mark.full)])
 def test_a_producer_over_tcp(
     freeze: Callable[[], Any], started: str, fake_kafka: FakeCluster
 ) -> None:

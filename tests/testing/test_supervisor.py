@@ -114,7 +114,14 @@ def test_brokers_do_not_survive_a_killed_supervisor(start: Start) -> None:
     assert all_gone(running)
 
 
-@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        None,
+        signal.SIGTERM,
+        *(pytest.param(other, marks=pytest.mark.full) for other in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_its_lifeline_or_a_signal_ends_it_in_order(
     start: Start, number: signal.Signals | None
 ) -> None:

@@ -277,6 +277,7 @@ async def test_franz_go_is_one_of_the_clients_that_cannot_be_read_back(
     assert (record.records, record.errors, record.avg_ms) == (100, 0, 40.06)
 
 
+@pytest.mark.full
 async def test_fleets_are_made_of_our_settings(world: World, tmp_path: Path) -> None:
     settings = tuple(choose(["java"], "default,prequal,java:adaptive linger 5"))
     found = await ran(
@@ -304,6 +305,7 @@ async def test_what_this_build_refuses_is_left_out_with_the_reason(
     assert "Left out kafkaclient: sticky linger 5: no sticky linger 5" in world.said
 
 
+@pytest.mark.full
 async def test_our_settings_are_recorded_apart(world: World, tmp_path: Path) -> None:
     world.refused = set()
     results = await ran(made(world, tmp_path, "default,kip794 adaptive linger 5"))

@@ -85,6 +85,7 @@ def test_other_partitioners_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
+@pytest.mark.full
 def test_a_fleet_leaves_the_slow_broker(name: str) -> None:
     found = fleet(name, {"partitioner": name}, 3, 0.020, 3)
     assert found.records > 3000 * 0.9

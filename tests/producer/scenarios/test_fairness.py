@@ -145,7 +145,9 @@ FULL_KEYED = Stream("hot", "keyed", 1000, 20, 0.001)
 
 @pytest.mark.parametrize("other", [Stream("hot", "unkeyed", 200, 1, 0.05), QUIET])
 @pytest.mark.parametrize("partitions", [1, 3])
-@pytest.mark.parametrize("service", [(0.005,) * 3, (0.005, 0.005, 0.02)])
+@pytest.mark.parametrize(
+    "service", [pytest.param((0.005,) * 3, marks=pytest.mark.full), (0.005, 0.005, 0.02)]
+)
 def test_full_keyed_batches_do_not_take_every_slot(
     other: Stream, partitions: int, service: tuple[float, ...]
 ) -> None:

@@ -110,7 +110,7 @@ async def test_a_slow_broker_costs_its_own_delay_and_no_more(late: StartLoad) ->
 
 
 @pytest.mark.parametrize(("slow_ms", "most_ms"), [(21, 10.2), (90, 25)])
-@pytest.mark.parametrize("rate", [5, 100])
+@pytest.mark.parametrize("rate", [5, pytest.param(100, marks=pytest.mark.full)])
 @virtual_time
 async def test_a_slow_broker_gets_its_floor_at_low_rates(
     late: StartLoad, slow_ms: float, most_ms: float, rate: float

@@ -58,7 +58,10 @@ def place(producer: Any, partition: int = 0) -> QueueState:
 
 
 @pytest.mark.parametrize("partitioner", ["kip794", "late"])
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize(
+    "codec",
+    ["lz4", *(pytest.param(one, marks=pytest.mark.full) for one in ("gzip", "snappy", "zstd"))],
+)
 @virtual_time
 async def test_every_codec_beside_the_event_loop(
     codec: str, partitioner: str, producing: StartProducer, monkeypatch: pytest.MonkeyPatch

@@ -99,6 +99,8 @@ _SCRIPTS = {
     "kafka-console-consumer": "consume",
     "kafka-reassign-partitions": "reassign",
     "kafka-leader-election": "topics elect-leaders",
+    "kafka-get-offsets": "topics offsets",
+    "kafka-delete-records": "topics delete-records",
     "kafka-producer-perf-test": "perf-test",
     "kafka-streams-application-reset": "streams reset",
 }

@@ -98,12 +98,18 @@ async def alter(
     add_config: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=VALUE", help="Set a key; [a,b] for a value with commas. May be repeated."
+            *("--add-config", "--set", "-s"),
+            metavar="NAME=VALUE",
+            help="Set a key; [a,b] for a value with commas. May be repeated.",
         ),
     ] = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Reset a key to its default. May be repeated."),
+        typer.Option(
+            *("--delete-config", "--delete", "-d"),
+            metavar="NAME",
+            help="Reset a key to its default. May be repeated.",
+        ),
     ] = None,
     validate_only: ValidateOnly = False,
     as_json: AsJson = False,

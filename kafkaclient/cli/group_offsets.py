@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import typer
+
 from kafkaclient.broker_errors import ErrorCode, broker_error
+from kafkaclient.cli.output import FAILED, joined, print_message
 from kafkaclient.errors import ConfigError
 from kafkaclient.types import TopicPartition
 
@@ -23,7 +26,8 @@ class Lag(NamedTuple):
     partition: TopicPartition
     committed: int | None
     end: int | None
-    """None if the topic does not exist."""
+    """None without a leader, or if the topic is deleted."""
+    is_deleted: bool = False
 
     @property
     def lag(self) -> int | None:
@@ -54,16 +58,35 @@ async def existing_group(admin: Admin, group: str) -> DescribedGroup:
     return found
 
 
-async def lags_of(admin: Admin, group: str) -> list[Lag]:
-    """Of each partition with a committed offset. Raises GROUP_ID_NOT_FOUND without a group."""
+async def lags_of(admin: Admin, group: str, owned: Iterable[TopicPartition] = ()) -> list[Lag]:
+    """Of each partition with a committed offset, or with an owner. Raises GROUP_ID_NOT_FOUND
+    without a group."""
     committed = await admin.committed_offsets(group)
-    if not committed:
+    wanted = sorted({*committed, *owned})
+    if not wanted:
         await existing_group(admin, group)
-    topics = set(await admin.list_topics())
-    ends = await admin.end_offsets(
-        [each for each in committed if each.topic in topics], read_committed=False
-    )
-    return [Lag(each, at, ends.get(each)) for each, at in sorted(committed.items())]
+    ends = await admin.end_offsets(wanted, read_committed=False)
+    topics = {each.topic for each in ends}
+    if len(ends) < len(wanted):  # deleted, or without a leader
+        topics = set(await admin.list_topics())
+    return [
+        Lag(each, committed.get(each), ends.get(each), each.topic not in topics) for each in wanted
+    ]
+
+
+def say_unknown(lags: Iterable[Lag]) -> None:
+    """Name the partitions without a leader: the lag does not count them."""
+    unknown = [each.partition for each in lags if each.end is None and not each.is_deleted]
+    if unknown:
+        print_message("warning", f"no leader, and so no lag is known: {joined(unknown)}")
+
+
+def say_left_out(wanted: Iterable[TopicPartition], found: Iterable[TopicPartition]) -> None:
+    """Name the partitions that a command left out; exit with 1 if there are any."""
+    if left_out := sorted({*wanted} - {*found}):
+        why = "they have no leader or are deleted, or with +N and N- nothing is committed"
+        print_message("error", f"left out: {joined(left_out)}: {why}")
+        raise typer.Exit(FAILED)
 
 
 def lag_by_topic(group: str, lags: Iterable[Lag]) -> list[tuple[str, str, int, int]]:

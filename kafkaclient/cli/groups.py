@@ -21,6 +21,8 @@ from kafkaclient.cli.group_offsets import (
     lags_of,
     partitions_named,
     read_offsets,
+    say_left_out,
+    say_unknown,
 )
 from kafkaclient.cli.output import FAILED, counted, picked, print_json, print_message, print_table
 from kafkaclient.errors import ConfigError, ProtocolError
@@ -80,10 +82,8 @@ async def describe(connect: Connect, *, group: Group, as_json: AsJson = False) -
     """
     async with connect() as admin:
         found = await existing_group(admin, group)
-        lags = await lags_of(admin, group)
-    owners = _owners(found.members)
-    for where in sorted(owners.keys() - {each.partition for each in lags}):
-        lags.append(Lag(where, None, None))
+        owners = _owners(found.members)
+        lags = await lags_of(admin, group, owners)
     if as_json:
         print_json(
             {
@@ -135,9 +135,8 @@ async def lag(
     """
     async with connect() as admin:
         while True:
-            rows = [
-                row for group in groups for row in lag_by_topic(group, await lags_of(admin, group))
-            ]
+            lags = {group: await lags_of(admin, group) for group in groups}
+            rows = [row for group, found in lags.items() for row in lag_by_topic(group, found)]
             if as_json:
                 names = ("group", "topic", "partitions", "lag")
                 print_json([dict(zip(names, row, strict=True)) for row in rows])
@@ -147,6 +146,7 @@ async def lag(
                     ((*row[:3], f"{row[3]:,}") for row in rows),
                     right=("partitions", "lag"),
                 )
+            say_unknown(each for found in lags.values() for each in found)
             if watch is None:
                 return
             await asyncio.sleep(watch)
@@ -193,6 +193,8 @@ async def reset_offsets(
         found = await admin.describe_group(group)
         before = await admin.committed_offsets(group)
         wanted = await chosen_partitions(admin, topic, new or before)
+        if not wanted:
+            raise ConfigError(f"group {group} has committed nothing: name topics with --topic")
         after = await admin_offsets(admin, place, wanted, new or before, read_committed=False)
         rows = [Change(each, before.get(each), at) for each, at in sorted(after.items())]
         if found.state not in _EMPTY and found.members:
@@ -212,8 +214,9 @@ async def reset_offsets(
             ((*r.partition, "none" if r.before is None else r.before, r.after) for r in rows),
             right=("partition", "committed", "new"),
         )
-        what = f"set the offsets of group {group}" if execute else "nothing was changed: --execute"
-        typer.echo(what, err=True)
+        done = f"set the offsets of group {group}"
+        typer.echo(done if execute else "nothing was changed: --execute sets them", err=True)
+    say_left_out(wanted, after)
 
 
 @app.command()
@@ -322,7 +325,7 @@ def _print_lags(lags: Iterable[Lag], owners: Mapping[TopicPartition, str]) -> No
         (
             *each.partition,
             "none" if each.committed is None else each.committed,
-            "deleted" if each.end is None and each.committed is not None else each.end or 0,
+            ("deleted" if each.is_deleted else "no leader") if each.end is None else each.end,
             "" if each.lag is None else f"{each.lag:,}",
             owners.get(each.partition, ""),
         )

@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
@@ -25,14 +25,17 @@ from kafkaclient.cli.record_format import Row, row_of_json, unescaped
 from kafkaclient.cli.record_input import delimited, length_prefixed, read_records
 from kafkaclient.cli.registry import Encoder, Field, Registry, registry_client
 from kafkaclient.config import ProducerConfig
-from kafkaclient.errors import BulkDeliveryError, ConfigError, KafkaError
+from kafkaclient.errors import BulkDeliveryError, ConfigError, InvalidRecordError, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafkaclient import Producer
     from kafkaclient.cli.record_input import Split
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
+
+Wrong: TypeAlias = tuple[int, str]
+"""The number of a record in the input, from 1, and what is wrong with it."""
 
 _UNDELIVERED = 8  # blocks on their way at most; buffer.memory bounds them, too
 _NO_TOPIC_MS = "10000"  # how long the brokers may take to create a topic
@@ -48,7 +51,14 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
         typer.Argument(metavar="VALUE", help="Values. Without: stdin, one a line."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-l", metavar="FILE", help="Read a file, not stdin.")
+        Path | None,
+        typer.Option(
+            *("--file", "-l"),
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="Read a file, not stdin.",
+        ),
     ] = None,
     delimiter: Annotated[
         str, typer.Option("--delimiter", "-D", help="What ends a record of the input.")
@@ -178,7 +188,9 @@ class _Shared(NamedTuple):
     null: bool
     encoders: dict[Field, Encoder] = {}  # noqa: RUF012 - never changed
 
-    async def rows(self, records: list[bytes | None], before: int) -> tuple[list[Row], str | None]:
+    async def rows(
+        self, records: list[bytes | None], before: int
+    ) -> tuple[list[Row], Wrong | None]:
         """The records with what stands in them, up to the first that cannot be read, and what is
         wrong with that one. ``before``: how many came earlier."""
         rows = []
@@ -187,7 +199,7 @@ class _Shared(NamedTuple):
                 row = self._row(record or b"")
                 rows.append(await self._encoded(row) if self.encoders else row)
             except ValueError as error:
-                return rows, f"record {number}: {error}"
+                return rows, (number, str(error))
         return rows, None
 
     def _row(self, record: bytes) -> Row:
@@ -272,33 +284,45 @@ class _Sender:
             yield
 
     async def send(self, producer: Producer, records: list[bytes | None]) -> None:
-        """Send all of them. Raises ConfigError for the first that cannot be read, after those
-        before it were handed over, and KafkaError for records that could not be handed over."""
+        """Send all of them. Raises InvalidRecordError for the first that cannot be read or sent,
+        after those before it were handed over, and KafkaError for records that could not be handed
+        over."""
         shared, wrong, before = self._shared, None, self._read
         self._read += len(records)
+        numbers = range(before + 1, self._read + 1)
         if shared.key_delimiter is None and not (shared.as_json or shared.encoders):
             keys = None if shared.key is None else [shared.key] * len(records)
-            await self._send(producer, shared.partition, records, keys=keys)
+            wrong = await self._send(producer, shared.partition, numbers, records, keys=keys)
         else:
             rows, wrong = await shared.rows(records, before)
-            by_partition: dict[int | None, list[Row]] = {}
-            for row in rows:
-                by_partition.setdefault(row.partition, []).append(row)
-            for partition, some in by_partition.items():
-                await self._send(
+            by_partition: dict[int | None, dict[int, Row]] = {}
+            for number, row in zip(numbers, rows, strict=False):
+                by_partition.setdefault(row.partition, {})[number] = row
+            for partition, numbered in by_partition.items():
+                before_wrong = [n for n in numbered if wrong is None or n < wrong[0]]
+                some = [numbered[n] for n in before_wrong]
+                found = await self._send(
                     producer,
                     shared.partition if partition is None else partition,
+                    before_wrong,
                     [row.value for row in some],
                     keys=[shared.key if row.key is None else row.key for row in some],
                     record_headers=[row.headers or None for row in some],
                     timestamps_ms=[row.timestamp_ms for row in some],
                 )
+                wrong = found or wrong
         if wrong is not None:
-            raise ConfigError(f"{wrong}. Those before it were sent")
+            raise InvalidRecordError(f"record {wrong[0]}: {wrong[1]}. Those before it were sent")
 
     async def _send(
-        self, producer: Producer, partition: int | None, values: list[Any], **columns: Any
-    ) -> None:
+        self,
+        producer: Producer,
+        partition: int | None,
+        numbers: Sequence[int],
+        values: list[Any],
+        **columns: Any,
+    ) -> Wrong | None:
+        """Send the records before the first that cannot be sent; returns what is wrong with it."""
         shared = self._shared
         if shared.null:
             values = [value or None for value in values]
@@ -317,11 +341,19 @@ class _Sender:
                 headers=shared.headers,
                 **columns,
             )
+        except InvalidRecordError as error:
+            if (at := error.index) is None:
+                raise
+            if at:
+                columns = {name: column and column[:at] for name, column in columns.items()}
+                await self._send(producer, partition, numbers, values[:at], **columns)
+            return numbers[at], str(error.__cause__)
         except KafkaError as error:
             if (partly := getattr(error, "delivery", None)) is not None:
                 self._pending.append(partly)
             raise
         self._pending.append(delivery)
+        return None
 
     def _count(self, delivery: BulkDelivery) -> None:
         error = delivery.exception()
@@ -337,9 +369,8 @@ class _Sender:
         for delivery in self._pending:
             if delivery.done():
                 self._count(delivery)
-        if self._read:
-            what = counted(self._written, "record")
-            typer.echo(f"{what} written to {self._shared.topic}", err=True)
+        what = counted(self._written, "record")
+        typer.echo(f"{what} written to {self._shared.topic}", err=True)
         if self.failed:
             what = counted(self.failed, "record")
             print_message("error", f"{what} not written: {self._error}")

@@ -64,7 +64,11 @@ async def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     ] = None,
     topics: Topics = None,
     broker_list: Annotated[
-        str | None, "Brokers to place replicas on, as in 0,1,2; default: all."
+        str | None,
+        typer.Option(
+            *("--broker-list", "--brokers"),
+            help="Brokers to place replicas on, as in 0,1,2; default: all.",
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,

@@ -27,7 +27,9 @@ IN_PROGRESS = 4  # exit status of `verify` while a move of the plan is in progre
 PlanFile = Annotated[
     Path,
     typer.Option(
-        "--reassignment-json-file", help="The plan, in the format of Kafka's tool.", exists=True
+        *("--reassignment-json-file", "--plan"),
+        help="The plan, in the format of Kafka's tool.",
+        exists=True,
     ),
 ]
 Preserve = Annotated[bool, "Remove no throttles."]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import InvalidRecordError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -36,7 +36,7 @@ def delimited(delimiter: bytes) -> Split:
 
 def length_prefixed(data: bytes, is_last: bool) -> tuple[list[bytes | None], bytes]:
     """Records behind their length in four bytes, -1 for null, as ``consume --format %R%s`` prints
-    them. Raises ConfigError if the last one is cut off."""
+    them. Raises InvalidRecordError if the last one is cut off."""
     records: list[bytes | None] = []
     at = 0
     while len(data) - at >= _LENGTH:
@@ -47,7 +47,7 @@ def length_prefixed(data: bytes, is_last: bool) -> tuple[list[bytes | None], byt
         records.append(None if length == _NULL else data[at + _LENGTH : end])
         at = end
     if is_last and at < len(data):
-        raise ConfigError(
+        raise InvalidRecordError(
             f"--length-prefixed: the input ends within a record: {len(data) - at} bytes are left"
         )
     return records, data[at:]

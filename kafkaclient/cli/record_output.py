@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import ConfigError, InvalidRecordError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ COLUMNS = (".parquet", ".arrow", ".csv")
 
 
 class Output(Protocol):
-    """Takes records. Raises OSError, and ConfigError for what it cannot write."""
+    """Takes records. Raises OSError, and InvalidRecordError for what it cannot write."""
 
     async def write(self, records: Records) -> None: ...
 
@@ -161,7 +161,7 @@ class _Columns:
             try:
                 texts.append(content if content is None else content.decode())
             except UnicodeDecodeError:
-                raise ConfigError(
+                raise InvalidRecordError(
                     f"the {name} at {row.topic}-{row.partition}, offset {row.offset}, is no UTF-8, "
                     f"and CSV has only text: write {self._file.stem}.parquet, or --json"
                 ) from None

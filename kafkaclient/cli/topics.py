@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from kafkaclient.admin.limits import LIMITS_TOPIC
+from kafkaclient.cli import topic_description, topic_offsets
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.chosen_topics import ChosenTopics, Pattern, Topics, say_failed
 from kafkaclient.cli.connection import AsJson, IgnoreLimits, LimitsFile, ValidateOnly, Yes
-from kafkaclient.cli.output import joined, picked, print_json, print_table
+from kafkaclient.cli.output import print_json, print_table
 from kafkaclient.cli.profile_file import comma_pairs
-from kafkaclient.errors import ConfigError, KafkaError, TopicExistsError, UnknownTopicError
+from kafkaclient.cli.topic_description import ExcludeInternal, IfExists
+from kafkaclient.errors import ConfigError, TopicExistsError, UnknownTopicError
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from kafkaclient.admin import TopicDescription
-    from kafkaclient.wire.admin import ConfigEntry
     from kafkaclient.wire.api import PartitionView
 
 app = typer.Typer(
@@ -38,8 +39,6 @@ Assignment = Annotated[
         help="The brokers of each new partition, the preferred leader first.",
     ),
 ]
-IfExists = Annotated[bool, "Do nothing if the topic does not exist."]
-ExcludeInternal = Annotated[bool, "Leave out Kafka's own topics."]
 
 
 @app.command()
@@ -49,16 +48,25 @@ async def create(  # noqa: PLR0913 - the flags of Kafka's tool
     *,
     topic: Topic,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="How many; default: num.partitions of the brokers.")
+        int | None,
+        typer.Option(
+            *("--partitions", "-p"), min=1, help="How many; default: num.partitions of the brokers."
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option(min=1, help="Replicas of each; default: default.replication.factor."),
+        typer.Option(
+            *("--replication-factor", "-r"),
+            min=1,
+            help="Replicas of each; default: default.replication.factor.",
+        ),
     ] = None,
     replica_assignment: Assignment = None,
     config: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A topic setting; may be repeated."),
+        typer.Option(
+            "--config", "-c", metavar="NAME=VALUE", help="A topic setting; may be repeated."
+        ),
     ] = None,
     if_not_exists: Annotated[bool, "Do nothing if the topic exists."] = False,
     validate_only: ValidateOnly = False,
@@ -135,54 +143,7 @@ async def list_(
         typer.echo(name)
 
 
-@app.command()
-@on_cluster
-async def describe(
-    connect: Connect,
-    *,
-    names: Topics = None,
-    pattern: Pattern = None,
-    exclude_internal: ExcludeInternal = False,
-    under_replicated_partitions: Annotated[
-        bool, "Only partitions with a replica that is not in sync."
-    ] = False,
-    unavailable_partitions: Annotated[bool, "Only partitions without a leader."] = False,
-    if_exists: IfExists = False,
-    as_json: AsJson = False,
-) -> None:
-    """Show topics: their partitions, their replicas, and the settings that differ from the
-    cluster's.
-
-    Examples:
-
-    - `kafkaclient topics describe flights`
-    - `kafkaclient topics describe --pattern 'flights.*'`
-    - `kafkaclient topics describe --under-replicated-partitions --json`
-    """
-    only_some = under_replicated_partitions or unavailable_partitions
-    configs: dict[str, dict[str, ConfigEntry] | KafkaError] = {}
-    wanted = ChosenTopics.parse(names, pattern)
-    async with connect() as admin:
-        found = await wanted.described(
-            admin, missing_ok=if_exists, left_out=lambda t: exclude_internal and t.internal
-        )
-        chosen = [t for t in found if not (exclude_internal and t.internal)]
-        if not only_some:
-            configs = await admin.describe_topic_configs(t.name for t in chosen)
-    ignored = wanted.ignored_errors(if_exists)
-    shown = []
-    for each in chosen:
-        entries = configs.get(each.name, {})
-        behind = each.under_replicated if under_replicated_partitions else ()
-        leaderless = each.unavailable if unavailable_partitions else ()
-        partitions = tuple(sorted({*behind, *leaderless})) if only_some else each.partitions
-        if not isinstance(entries, ignored) and (partitions or not only_some):
-            shown.append((each, partitions, _own_configs(entries)))
-    if as_json:
-        print_json([_topic_json(*each) for each in shown])
-    for described in () if as_json else shown:
-        _print_topic(*described)
-    say_failed(each for each in configs.values() if not isinstance(each, ignored))
+app.command()(topic_description.describe)
 
 
 @app.command()
@@ -238,7 +199,12 @@ async def add_partitions(
     *,
     topic: Topic,
     partitions: Annotated[
-        int, typer.Option(min=1, help="The number of partitions that the topic gets in total.")
+        int,
+        typer.Option(
+            *("--partitions", "-p"),
+            min=1,
+            help="The number of partitions that the topic gets in total.",
+        ),
     ],
     replica_assignment: Assignment = None,
     validate_only: ValidateOnly = False,
@@ -327,6 +293,10 @@ async def elect_leaders(
     say_failed(outcomes.values())
 
 
+app.command("offsets")(topic_offsets.offsets)
+app.command("delete-records")(topic_offsets.delete_records)
+
+
 def _to_elect(
     topics: Iterable[TopicDescription], *, unclean: bool
 ) -> dict[TopicPartition, PartitionView]:
@@ -336,17 +306,6 @@ def _to_elect(
         for topic in topics
         for p in topic.partitions
         if (p.leader < 0 if unclean else p.leader != p.replicas[0])
-    }
-
-
-def _own_configs(entries: Mapping[str, ConfigEntry] | KafkaError) -> dict[str, str] | None:
-    """The topic's own configuration; None if it is not known."""
-    if isinstance(entries, KafkaError):
-        return None
-    return {
-        name: entry.value or ""
-        for name, entry in entries.items()
-        if entry.source.name == "DYNAMIC_TOPIC_CONFIG"
     }
 
 
@@ -362,44 +321,3 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
             f"--replica-assignment {text!r}: give brokers joined by colons, partitions by commas: "
             "0:1:2,1:2:0"
         ) from None
-
-
-def _topic_json(
-    topic: TopicDescription,
-    partitions: Iterable[PartitionView],
-    configs: Mapping[str, str] | None,
-) -> dict[str, Any]:
-    return {
-        "topic": topic.name,
-        "topic_id": None if topic.topic_id is None else str(topic.topic_id),
-        "internal": topic.internal,
-        "partition_count": len(topic.partitions),
-        "replication_factor": topic.replication_factor,
-        "configs": configs,
-        "partitions": [picked(p, "partition", "leader", "replicas", "isr") for p in partitions],
-    }
-
-
-def _print_topic(
-    topic: TopicDescription,
-    partitions: Iterable[PartitionView],
-    configs: Mapping[str, str] | None,
-) -> None:
-    words = [
-        f"{topic.name}: {len(topic.partitions)} partitions, "
-        f"replication factor {topic.replication_factor}",
-        *(["internal"] if topic.internal else []),
-        *(f"{name}={value}" for name, value in (configs or {}).items()),
-    ]
-    rows = []
-    for p in partitions:
-        behind = joined(sorted(set(p.replicas) - set(p.isr)))
-        state = "no leader" if p.leader < 0 else f"behind: {behind}" if behind else ""
-        leader = "none" if p.leader < 0 else p.leader
-        rows.append((p.partition, leader, joined(p.replicas), joined(p.isr), state))
-    print_table(
-        ("partition", "leader", "replicas", "in sync", "state"),
-        rows,
-        right=("partition", "leader"),
-        title=", ".join(words),
-    )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     Run = Callable[..., Result]
 
+METADATA = 3  # the API key
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -125,6 +126,28 @@ def test_a_new_group_gets_offsets_of_a_topic(run: Run) -> None:
     assert printed(run, "lag", "new")[0]["lag"] == 0
 
 
+def test_partitions_without_a_leader_are_named(run: Run, fake: FakeCluster) -> None:
+    """Partition 1 is on the broker that ends."""
+    fake.stop_broker(1)
+    result = run("lag", "g")
+    assert "no leader, and so no lag is known: t-1\n" in result.stderr
+    assert result.exit_code == 0
+    assert printed(run, "lag", "g") == [{"group": "g", "topic": "t", "partitions": 2, "lag": 4}]
+    assert "no leader" in run("describe", "g").stdout
+    result = run("reset-offsets", "g", "--to", "0", "--execute")
+    assert result.exit_code == 1
+    assert "left out: t-1: they have no leader" in result.stderr
+    assert offsets(run) == [0, 4]
+
+
+def test_lag_asks_for_the_topics_of_the_group_only(run: Run, fake: FakeCluster) -> None:
+    before = len(fake.requests_of(METADATA))
+    assert run("lag", "g").exit_code == 0
+    asked = [request.message.topics for request in fake.requests_of(METADATA)[before:]]
+    assert asked
+    assert all(topics is not None and {t.name for t in topics} <= {"t"} for topics in asked)
+
+
 def test_offsets_and_groups_are_deleted(run: Run) -> None:
     assert run("delete-offsets", "g", "--topic", "t:1", "--yes").exit_code == 0
     assert offsets(run) == [6]
@@ -165,6 +188,7 @@ def test_a_group_with_members(run: Run, fake: FakeCluster) -> None:
     ("words", "reason"),
     [
         (["reset-offsets", "g"], "--to and --from-file"),
+        (["reset-offsets", "nobody", "--to", "0"], "group nobody has committed nothing"),
         (["reset-offsets", "g", "--to", "soon"], "--to 'soon' is none of"),
         (["reset-offsets", "g", "--to", "+x"], "+N or N-"),
         (["reset-offsets", "g", "--to", "0", "--topic", "t:9"], "there is no partition 9"),

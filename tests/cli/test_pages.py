@@ -7,8 +7,9 @@ import re
 import shlex
 import socket
 from functools import partial
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import typer
@@ -21,10 +22,10 @@ from tests.code_blocks import Block, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Run = Callable[[str], tuple[str, str]]
 
+ROOT = Path(__file__).parents[2]
 FLIGHTS = "topics create flights --partitions 6 --replication-factor 3 --config retention.ms=1"
 # With these, the three brokers have 10, 9 and 8 replicas.
 HOSTED = [
@@ -131,3 +132,35 @@ def test_a_broker_that_is_not_there(block: Block, monkeypatch: pytest.MonkeyPatc
     shown = " ".join(command.output).replace("localhost:9093", address)
     assert result.exit_code == 1
     assert f"{result.output.strip()} (exit 1)" == shown.replace(" (127.0.0.1)", "")
+
+
+def table() -> list[tuple[str, int]]:
+    """The commands of the table in command-line.md, of all tools, with their numbers."""
+    cell = r"`([^`]+)` \| (\d+) \|"
+    lines = (ROOT / "docs/how-to/command-line.md").read_text().splitlines()
+    return [
+        (command.replace("\\|", "|"), int(number))
+        for line in lines
+        for command, number in re.findall(cell, line)
+    ]
+
+
+@pytest.mark.parametrize("command", [each for each, _ in table() if each.startswith("kafkac")])
+def test_the_grammar_has_each_command_of_the_table(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("f", "p.json"):
+        Path(name).touch()
+    for line in command.split(" | "):
+        _, *words = shlex.split(line)
+        parsed: Any = typer.main.get_command(app)
+        context = parsed.make_context("kafkaclient", words)
+        while hasattr(parsed, "resolve_command"):
+            rest = [*context._protected_args, *context.args]
+            name, parsed, words = parsed.resolve_command(context, rest)
+            context = parsed.make_context(name, words, parent=context)
+
+
+def test_the_table_counts_keystrokes() -> None:
+    assert [(each, len(each)) for each, _ in table()] == table()

@@ -23,7 +23,7 @@ from kafkaclient.admin.places import Place
 from kafkaclient.cli.app import app
 from kafkaclient.cli.record_format import row_of_json, unescaped, written_as, written_as_json
 from kafkaclient.cli.record_input import Split, delimited, length_prefixed
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import ConfigError, InvalidRecordError
 from kafkaclient.reader import Reader
 from kafkaclient.reader.batch import FetchedRecord
 from kafkaclient.testing.fake import FakeCluster
@@ -104,11 +104,17 @@ def test_a_record_that_cannot_be_read_ends_the_input(
         ('{}\n{}\n{"valeu": 1}\n', ["--json"], "record 3: unknown valeu"),
         ('{}\n{}\n{"key_base64": "?"}\n', ["--json"], "record 3: key_base64 is not base64"),
         ('{}\n{}\n{"partition": "x"}\n', ["--json"], "record 3: partition 'x' is no number"),
+        ("a\nb\n" + "x" * 2_000_000 + "\nc", [], "record 3: a record for topic 't' takes up to"),
+        (
+            '{"partition": 0}\n{}\n{"value": "%s"}\n{"partition": 0}' % ("x" * 2_000_000),
+            ["--json"],
+            "record 3: a record for topic",
+        ),
     ):
         before = len(fake.log("t", 0))
         file.write_text(text)
         result = run("produce", "t", *options, "--file", str(file))
-        assert result.exit_code == 2, result.output
+        assert result.exit_code == 1, result.output
         assert reason in result.stderr
         assert "2 records written to t" in result.stderr
         assert len(fake.log("t", 0)) == before + 2
@@ -167,7 +173,7 @@ def test_columns(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"\xff\n")
     run("produce", "t", "--file", str(tmp_path / "in"))
     result = run("consume", "t", "-e", "--out", str(csv))
-    assert result.exit_code == 2
+    assert result.exit_code == 1
     assert "the value at t-0, offset 1, is no UTF-8" in result.stderr
 
 
@@ -189,8 +195,8 @@ def test_columns(run: Run, tmp_path: Path) -> None:
         (["consume", "t", "--out", "t.csv", "--json"], "no use for the columns"),
         (["consume", "t", "-e", "-X", "fetch.max.byte=1"], "fetch.max.bytes"),
         (["produce", "t", "x", "-K", ":", "--json"], "give one of them"),
-        (["produce", "t", "x", "--file", "f"], "values and --file"),
-        (["produce", "t", "--file", "no such file"], "No such file"),
+        (["produce", "t", "x", "--file", __file__], "values and --file"),
+        (["produce", "t", "--file", "nowhere"], "does not exist"),
         (["produce", "t", "x", "-H", "a"], "--header takes NAME=VALUE"),
         (["produce", "t", "x", "--timestamp", "latest"], "--timestamp"),
         (["produce", "t", "x", "-z", "rar"], "compression.type"),
@@ -214,7 +220,7 @@ def test_records_do_not_depend_on_where_the_input_is_cut(split: Split, data: st.
     expected: list[bytes | None] | None
     try:
         expected, _ = split(whole, True)
-    except ConfigError:
+    except InvalidRecordError:
         expected = None
     found, rest = [], b""
     for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
@@ -222,7 +228,7 @@ def test_records_do_not_depend_on_where_the_input_is_cut(split: Split, data: st.
         found += records
     try:
         found += split(rest, True)[0]
-    except ConfigError:
+    except InvalidRecordError:
         assert expected is None
     else:
         assert found == expected

@@ -376,6 +376,7 @@ class Consumer(ObservationMixin):
         Raises:
             ConsumerStateError: a partition was revoked or lost meanwhile, or there is no
                 ``group_id``. Nothing is committed.
+            AuthorizationError: reading the group, or a topic, is not permitted.
             ValueError: an offset is negative.
             BrokerError: the coordinator refuses the commit.
             UnknownTopicError: a topic was deleted. The offsets of the others are committed.
@@ -385,7 +386,11 @@ class Consumer(ObservationMixin):
         runtime = self._running()
         if offsets is None and not in_listener.get():
             runtime.partitions.finish_hand()
-        await runtime.commits.commit(offsets)
+        try:
+            await runtime.commits.commit(offsets)
+        except ConsumerStateError:
+            runtime.feed.check()  # the loss may have another reason
+            raise
 
     async def committed(
         self, partitions: Collection[tuple[str, int]]

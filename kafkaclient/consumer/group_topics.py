@@ -49,6 +49,11 @@ class GroupTopics:
             known |= {listing.topic_id: name for name, listing in listed.items()}
         return {topic_id: known[topic_id] for topic_id in ids if topic_id in known}
 
+    async def check(self, subscription: Subscription) -> None:
+        """Raises AuthorizationError if a topic of the subscription may not be described."""
+        if subscription.names is not None:
+            await self._listed(subscription.names)
+
     async def learn(self, subscription: Subscription, *, match: bool) -> bool:
         """Look for the topics of the subscription. Whether other ones match its pattern now, if
         this client is to ``match`` it."""

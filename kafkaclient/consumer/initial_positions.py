@@ -12,6 +12,7 @@ from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.identity import differs
 from kafkaclient.consumer.partitions import listed
 from kafkaclient.errors import (
+    AuthorizationError,
     FetchTimeoutError,
     KafkaError,
     LogTruncatedError,
@@ -50,7 +51,7 @@ class InitialPositions:
     already do not wait for it. ``wall_clock`` returns seconds since the epoch. ``wanted`` is set
     when there are starting partitions.
 
-    An error that a retry cannot help ends :meth:`run`.
+    An error that a retry cannot help ends :meth:`run`, but not a missing right.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class InitialPositions:
                 continue
             try:
                 await self._begin(partitions, starting)
+            except AuthorizationError as error:
+                partitions.complain(error)  # the right may be granted
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -219,5 +222,8 @@ def restart(partitions: Partitions, where: TopicPartition, error: KafkaError, po
     elif isinstance(error, OffsetOutOfRangeError) and policy != "none":
         _log.warning("%s. The partition continues by auto.offset.reset=%s", error, policy)
         partitions.reset(where)
+    elif isinstance(error, AuthorizationError):
+        partitions.fetch_again(where)  # the right may be granted
+        partitions.complain(error)
     else:
         raise error

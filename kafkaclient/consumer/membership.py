@@ -12,6 +12,7 @@ from kafkaclient.consumer.group_topics import GroupTopics
 from kafkaclient.consumer.partitions import listed
 from kafkaclient.consumer.subscription import ends_in_silence, in_listener
 from kafkaclient.errors import (
+    AuthorizationError,
     BrokerError,
     ConsumerStateError,
     KafkaError,
@@ -292,11 +293,16 @@ class Membership:
                     self._look.clear()
                     await self._learn_topics()
                     member.request_rejoin("the subscription has changed")
-                elif self._matches and await self._learn_topics():
+                elif not self._matches:
+                    await self._group_topics.check(self._subscribed)
+                elif await self._learn_topics():
                     member.request_rejoin("other topics match the pattern")
                 if await topics_changed():
                     member.request_rejoin("topics of the group have other partitions")
                     pause_s = min(_FIRST_LOOK_S, longest_s)
+            except AuthorizationError as error:
+                self.denied(error)
+                pause_s = min(_FIRST_LOOK_S, longest_s)
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -345,6 +351,9 @@ class Membership:
             what = "partitions are revoked"
             await self._commits.commit_before(what, _COMMIT_TIMEOUT_S, partitions)
             self._partitions.remove(partitions)
+
+    def denied(self, error: BrokerError) -> None:
+        self._partitions.complain(error)
 
     def lost(self, partitions: Set[TopicPartition]) -> None:
         if not partitions:

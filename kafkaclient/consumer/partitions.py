@@ -47,6 +47,8 @@ class Partitions:
         self._takes = 0
         self.given_up_in_hand: TopicPartition | None = None
         """A partition that was lost while a record of it was in hand, until the next step."""
+        self._complaint: KafkaError | None = None
+        """What the next step raises, once."""
         self._topic_ids: dict[TopicPartition, UUID] = {}
         """The topics that were read last, also of partitions that are given up."""
 
@@ -132,9 +134,19 @@ class Partitions:
             self._reading.wake()
             self.notify()
 
+    def complain(self, error: KafkaError) -> None:
+        """The next step raises the error. Positions that are not known are found again then."""
+        self._complaint = error
+        self._reading.wake()
+        self.notify()
+
     def raise_error(self, wanted: Collection[TopicPartition]) -> None:
-        """Raise the error of one of these partitions (empty: of all), if there is one, and find its
-        position again."""
+        """Raise the complaint, or the error of one of these partitions (empty: of all), if there is
+        one, and find its position again."""
+        if self._complaint is not None:
+            complaint, self._complaint = self._complaint, None
+            self._on_starting()
+            raise complaint
         for where, partition in self._all.items():
             error = partition.error
             if error is not None and (not wanted or where in wanted):

@@ -87,11 +87,11 @@ class RowFeed:
         try:
             await self._reading.wait(timeout_s)
             self.check()
-            self._partitions.raise_error(wanted)
             for where, error in self._reading.errors.items():
                 is_wanted = not wanted or where in wanted
                 if is_wanted and not self._partitions[where].is_held:
                     restart(self._partitions, where, error, self._policy)
+            self._partitions.raise_error(wanted)
         except ReaderStateError:
             if not self.is_over:
                 raise

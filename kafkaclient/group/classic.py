@@ -26,6 +26,7 @@ from kafkaclient.wire.groups import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Set
 
+    from kafkaclient.errors import BrokerError
     from kafkaclient.group.member import Generation
     from kafkaclient.types import TopicPartition
 
@@ -50,6 +51,9 @@ class Assignee(Protocol):
 
     def lost(self, partitions: Set[TopicPartition]) -> None:
         """Drop these partitions: another member may have them."""
+
+    def denied(self, error: BrokerError) -> None:
+        """Tell the application that it may not read a topic. The member stays."""
 
 
 class ClassicProtocol:

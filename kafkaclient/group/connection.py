@@ -233,7 +233,7 @@ class GroupOffsets:
             self._on_refused(code, group)
             is_over = not self._gate.is_open or self._gate.group != group
             if not (is_over and code in _NEW_GENERATION):
-                advice = denied(code, "Read", name)
+                advice = _denied(code, name, answer.codes)
                 raise broker_error(code, f"committing offsets of group {name!r}", advice=advice)
 
     def _commit_calls(
@@ -275,7 +275,8 @@ class GroupOffsets:
         except TimeoutError as error:
             raise self._late("OffsetFetch", error) from error
         if code := answer.error_code:
-            advice = denied(code, "Read", name)
+            codes = {where: each.error_code for where, each in answer.offsets.items()}
+            advice = _denied(code, name, codes)
             raise broker_error(code, f"reading the offsets of group {name!r}", advice=advice)
         found = {
             p: each.offset if each.offset >= 0 else None
@@ -291,3 +292,10 @@ class GroupOffsets:
             f"{what} of group {self._connection.group_id!r}: no coordinator has answered within "
             f"{self._timeout_s:g} s"
         )
+
+
+def _denied(code: int, group: str, codes: Mapping[TopicPartition, int]) -> str | None:
+    """The advice if the group, or a topic of these partitions, may not be read."""
+    if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        group = next((where.topic for where, each in codes.items() if each == code), group)
+    return denied(code, "Read", group)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+_DENIED_RETRY_S = 1.0  # the right to read a topic may be granted
 _UNKNOWN_TOPIC_RETRY_S = 0.5  # a topic of the assignment is not in this client's metadata yet
 
 # Members give up partitions for a new member at their next heartbeats. For _EAGER_S seconds after
@@ -167,6 +168,9 @@ class HeartbeatMember:
         if answer.error_code in _FENCED:
             self._fenced(answer.error_code)
             return 0.0
+        if answer.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # as in Java
+            self._assignee.denied(self._refused(answer))
+            return _DENIED_RETRY_S
         if answer.error_code:
             self.state = MemberState.REFUSED
             raise self._refused(answer)
@@ -263,6 +267,9 @@ class HeartbeatMember:
     def _refused(self, answer: HeartbeatAnswer) -> BrokerError:
         code, group = answer.error_code, self._group_id
         advice = denied(code, "Read", group)
+        if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            topics = " or ".join(sorted(self._subscription()[0]))
+            advice = denied(code, "Describe", topics, grant="Read")
         if code == ErrorCode.UNRELEASED_INSTANCE_ID:
             advice = (
                 "another member of the group has group.instance.id "

@@ -10,7 +10,12 @@ import pytest
 
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.consumer import RebalanceListener
-from kafkaclient.errors import ConsumerStateError, InvalidTopicError, UnknownTopicError
+from kafkaclient.errors import (
+    AuthorizationError,
+    ConsumerStateError,
+    InvalidTopicError,
+    UnknownTopicError,
+)
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -291,6 +296,53 @@ async def test_a_commit_that_is_repeated_does_not_put_a_later_one_back(
         assert tools.committed(fake, P[0]) == 6
         await asyncio.sleep(0.7)
         assert tools.committed(fake, P[0]) == 6
+
+
+@virtual_time
+async def test_a_missing_right_is_told_once_by_each_call_and_is_no_end(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """It may be granted: while records are fetched, positions are looked for, or offsets committed.
+    The error names the topic, also where the request is one of the group."""
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    expected = "may not .* on the topic 't'; kafka-acls .* --operation Read --topic t"
+    for number in (0, 1):
+        tools.fill(fake, number, 3)
+    for api in (ApiKey.OFFSET_FETCH, ApiKey.LIST_OFFSETS):
+        fake.control(api, denied)
+    async with tools.consumer(fake, group_id="g", enable_auto_commit=False) as consumer:
+        consumer.assign(P[:2])
+        for _ in range(2):
+            with pytest.raises(AuthorizationError, match=expected):
+                await consumer.getone()
+        assert (await consumer.getone(P[0])).offset == 0
+        await asyncio.sleep(1)  # no fetch is in flight
+        for number in (0, 1):
+            fake.fail_fetch("t", number, denied)
+            consumer.seek(P[number], 1)
+        with pytest.raises(AuthorizationError, match=expected):
+            await consumer.getone()
+        seen = [await consumer.getone() for _ in range(4)]
+        assert sorted((r.partition, r.offset) for r in seen) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+        fake.control(ApiKey.OFFSET_COMMIT, denied)
+        with pytest.raises(AuthorizationError, match=expected):
+            await consumer.commit()
+        await consumer.commit()
+        assert tools.committed(fake, P[0]) == 3
+
+
+@virtual_time
+async def test_a_member_whose_topic_may_not_be_described_stays(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """As in Java, KIP-848: the coordinator checks the topics of each heartbeat."""
+    async with group(tools, fake, **KIP_848) as consumer:
+        await consumer.wait_assigned()
+        fake.control(ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        with pytest.raises(AuthorizationError, match="may not Describe on the topic 't'"):
+            await consumer.getone()
+        tools.fill(fake, 0, 1)
+        assert (await consumer.getone()).offset == 0
 
 
 @virtual_time

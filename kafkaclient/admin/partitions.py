@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 _FETCH_BYTES = 64 * 1024
 _MAX_FETCHES = 16  # of a partition; a longer tail without visible records counts as lag
 _CONCURRENT_FETCHES = 50
+_REFUSED: dict[int, str] = {  # what else may be wrong with a deletion of records
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "records of Kafka's own topics cannot be deleted",
+    ErrorCode.POLICY_VIOLATION: "the topic is only compacted (cleanup.policy)",
+}
 
 
 class PartitionAdmin(Runnable):
@@ -283,5 +287,5 @@ async def _delete(
 
 
 def _error(code: int, partition: TopicPartition) -> BrokerError:
-    advice = denied(code, "Delete", partition.topic)
+    advice = _REFUSED.get(code) or denied(code, "Delete", partition.topic)
     return broker_error(code, f"deleting records of {partition}", advice=advice)

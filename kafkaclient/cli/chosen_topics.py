@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -67,14 +68,16 @@ class ChosenTopics(NamedTuple):
         """The topics. A pattern does not match topics that are ``left_out``. Raises
         UnknownTopicError if there are none, unless ``missing_ok``."""
         if self.names:
-            named = []
-            for name in self.names:
-                try:
-                    named.append(await admin.describe_topic(name))
-                except UnknownTopicError:
-                    if not missing_ok:
-                        raise
-            return named
+            try:
+                topics = await admin.describe_topics(self.names)
+            except UnknownTopicError:
+                if not missing_ok:
+                    raise
+                topics = {}
+                for name in self.names:
+                    with suppress(UnknownTopicError):
+                        topics[name] = await admin.describe_topic(name)
+            return [topics[name] for name in self.names if name in topics]
         found = await admin.describe_topics()
         if self.pattern is None:
             return list(found.values())

@@ -162,12 +162,20 @@ class ConnectionOptions:
     def options(
         self, client_id: str, words: Iterable[str] | None = None
     ) -> tuple[dict[str, str], float | None]:
-        """A client's options, and the time limit in seconds if one is given.
+        """As :meth:`with_registry`, without the properties of a schema registry."""
+        options, timeout_s, _ = self.with_registry(client_id, words)
+        return options, timeout_s
+
+    def with_registry(
+        self, client_id: str, words: Iterable[str] | None = None
+    ) -> tuple[dict[str, str], float | None, dict[str, str]]:
+        """A client's options, the time limit in seconds if one is given, and the properties of a
+        schema registry's client: what begins with schema.registry. The files are read once: the
+        shell's ``<(...)`` can be read no second time.
 
         What is given on the command line overrides the environment. ``--bootstrap-server``
         overrides ``-X`` and ``words`` (``--command-property``), they override ``--command-config``,
         and the file overrides the profile. Raises ConfigError if none of them names the brokers.
-        Options of a schema registry are left out: see :meth:`registry_options`.
         """
         config, timeout_s = self._layers(client_id, words)
         if BOOTSTRAP not in config:
@@ -175,17 +183,13 @@ class ConnectionOptions:
                 "no brokers to connect to: give -b HOST:PORT (--bootstrap-server), --profile NAME, "
                 "or bootstrap.servers in --command-config; or set KAFKACLIENT_BOOTSTRAP"
             )
-        left_out = {name for name in config if name.startswith(_REGISTRY)} | _SERIALIZERS
-        return {n: text for n, text in config.items() if n not in left_out}, timeout_s
-
-    def registry_options(self) -> dict[str, str]:
-        """The properties of a schema registry's client: what begins with schema.registry."""
-        config, _ = self._layers("", None)
-        return {
-            name.removeprefix(_REGISTRY): text
-            for name, text in config.items()
-            if name.startswith(_REGISTRY)
-        }
+        of_registry = {name for name in config if name.startswith(_REGISTRY)}
+        left_out = of_registry | _SERIALIZERS
+        return (
+            {name: text for name, text in config.items() if name not in left_out},
+            timeout_s,
+            {name.removeprefix(_REGISTRY): config[name] for name in of_registry},
+        )
 
     def _layers(
         self, client_id: str, words: Iterable[str] | None

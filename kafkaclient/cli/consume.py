@@ -154,11 +154,16 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
             form = written_with_keys(unescaped(key_delimiter, "--key-delimiter"))
         else:
             form = written_as_json if as_json else written_as_lines
+        member = {} if group is None else _group_options(plan, group)
+        options, timeout_s, of_registry = connection.with_registry("kafkaclient-consume")
+        if timeout_s is not None and not {"max.block.ms", "default.api.timeout.ms"} & {*options}:
+            options["max.block.ms"] = f"{timeout_s * 1000:.0f}"
         async with AsyncExitStack() as stack:
             if registry is not None:
-                client = await stack.enter_async_context(registry_client(registry, connection))
+                client = await stack.enter_async_context(registry_client(registry, of_registry))
                 plan = plan._replace(decoder=Decoder(client))
-            await _main(connection, plan, group, out, form)
+            await _check_topics(options, timeout_s, topics)
+            await _main(options, member, plan, out, form)
 
     run_command(main())
 
@@ -183,28 +188,36 @@ def _group_options(plan: _Plan, group: str) -> dict[str, str]:
     return {"group.id": group, "auto.offset.reset": start}
 
 
-async def _main(
-    connection: ConnectionOptions, plan: _Plan, group: str | None, out: Path | None, form: Write
+async def _check_topics(
+    options: Mapping[str, str], timeout_s: float | None, topics: list[str]
 ) -> None:
-    member = {} if group is None else _group_options(plan, group)
-    options, timeout_s = connection.options("kafkaclient-consume")
-    for topic, similar in (await missing_topics(options, timeout_s, plan.topics)).items():
+    for topic, similar in (await missing_topics(options, timeout_s, topics)).items():
         hint = f"; did you mean {similar}?" if similar else ""
         raise broker_error(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             f"topic {topic}",
             advice=f"there is no such topic{hint}",
         )
+
+
+async def _main(
+    options: Mapping[str, str],
+    member: dict[str, str],
+    plan: _Plan,
+    out: Path | None,
+    form: Write,
+) -> None:
+    """``member``: the options of a member of a group; empty without a group."""
     async with output_to(out, form) as output:
         printer = _Printer(plan, output)
         is_seen = out is None and sys.stdout.isatty()  # the records show the progress
         counts = shown_meanwhile(lambda: f"{printer.total:,} records")
         try:
             with nullcontext() if is_seen else counts:
-                if group is None:
-                    await _read(plan, options_of(ReaderConfig, options), printer)
-                else:
+                if member:
                     await _consume(plan, options_of(ConsumerConfig, options) | member, printer)
+                else:
+                    await _read(plan, options_of(ReaderConfig, options), printer)
         finally:
             where = "" if out is None else f", in {out}"
             what = counted(printer.total, "record")

@@ -120,7 +120,7 @@ def partitions_named(texts: Iterable[str], known: Iterable[TopicPartition]) -> l
         try:
             wanted = {int(number) for number in numbers.split(",")} if colon else None
         except ValueError:
-            raise ConfigError(f"--topic {text!r}: give TOPIC or TOPIC:0,1") from None
+            raise ConfigError(f"{text!r}: give TOPIC or TOPIC:0,1") from None
         found = [
             each
             for each in everything
@@ -128,7 +128,7 @@ def partitions_named(texts: Iterable[str], known: Iterable[TopicPartition]) -> l
         ]
         if wanted and len(found) < len(wanted):
             missing = sorted(wanted - {each.partition for each in found})
-            raise ConfigError(f"--topic {text!r}: there is no partition {missing[0]}")
+            raise ConfigError(f"{text!r}: there is no partition {missing[0]}")
         chosen += found
     return sorted(set(chosen))
 

@@ -150,7 +150,7 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
             null,
         )
         own = {"compression.type": compression, "acks": acks}
-        options, timeout_s = connection.options("kafkaclient-produce")
+        options, timeout_s, of_registry = connection.with_registry("kafkaclient-produce")
         options |= {name: value for name, value in own.items() if value is not None}
         if options.get("acks", "all") not in {"all", "-1"}:
             options.setdefault("enable.idempotence", "false")
@@ -164,7 +164,7 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
             if schemas:
                 if registry is None:
                     raise ConfigError(f"--{next(iter(schemas))}-schema needs --registry URL")
-                client = await stack.enter_async_context(registry_client(registry, connection))
+                client = await stack.enter_async_context(registry_client(registry, of_registry))
                 encoders = {
                     field: await Encoder.of(client, topic, field, schema)
                     for field, schema in schemas.items()

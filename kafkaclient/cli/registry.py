@@ -15,9 +15,8 @@ import kafkaclient
 from kafkaclient.errors import ConfigError, SerializationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
-    from kafkaclient.cli.connection import ConnectionOptions
     from kafkaclient.cli.record_format import Printed, Records
 
 Registry = Annotated[
@@ -38,9 +37,9 @@ _FIELDS: tuple[Field, ...] = ("key", "value")
 
 
 @asynccontextmanager
-async def registry_client(url: str, connection: ConnectionOptions) -> AsyncIterator[Any]:
-    """confluent-kafka's client with the registry's properties of the connection. Raises ConfigError
-    without the extra ``schema-registry``, or for properties that it refuses."""
+async def registry_client(url: str, options: Mapping[str, str]) -> AsyncIterator[Any]:
+    """confluent-kafka's client with these properties. Raises ConfigError without the extra
+    ``schema-registry``, or for properties that it refuses."""
     try:
         from confluent_kafka.schema_registry import AsyncSchemaRegistryClient
     except ImportError as error:
@@ -48,8 +47,7 @@ async def registry_client(url: str, connection: ConnectionOptions) -> AsyncItera
             f"--registry needs {error.name}: pip install 'kafkaclient[schema-registry]'"
         ) from error
     try:
-        options = connection.registry_options().items()
-        typed = {name: int(value) if value.isdecimal() else value for name, value in options}
+        typed = {name: int(v) if v.isdecimal() else v for name, v in options.items()}
         client = AsyncSchemaRegistryClient({**typed, "url": url})
     except (ValueError, TypeError) as error:
         raise ConfigError(f"--registry {url}: {error}") from error

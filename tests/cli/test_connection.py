@@ -44,6 +44,8 @@ COMMANDS = {
     "topics delete": ("t", "--yes"),
     "topics add-partitions": ("t", "--partitions", "2"),
     "topics elect-leaders": ("t",),
+    "topics offsets": ("t",),
+    "topics delete-records": ("t", "--before", "1", "--yes"),
     "configs describe": ("t",),
     "configs alter": ("t", "--add-config", "retention.ms=1"),
     "groups list": (),

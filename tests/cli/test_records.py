@@ -152,6 +152,23 @@ def test_where_to_begin_and_to_end(run: Run) -> None:
         assert result.stdout.replace("\n", "") == expected, words
 
 
+@pytest.mark.parametrize(
+    ("words", "limit"), [([], None), (["--timeout", "3"], "3000"), (["-X", "max.block.ms=7"], "7")]
+)
+def test_the_time_limit_is_that_of_the_reader(
+    run: Run, monkeypatch: pytest.MonkeyPatch, words: list[str], limit: str | None
+) -> None:
+    given, reader = [], kafkaclient.reader.Reader
+
+    def make(options: dict[str, str]) -> Reader:
+        given.append(options.get("max.block.ms"))
+        return reader(options)
+
+    monkeypatch.setattr("kafkaclient.reader.Reader", make)
+    assert run("consume", "t", "-e", *words).exit_code == 0
+    assert given == [limit]
+
+
 def test_a_group_goes_on_where_it_was(run: Run) -> None:
     run("produce", "t", *"abcde")
     assert run("consume", "t", "-g", "g", "-n", "2").stdout == "a\nb\n"

@@ -22,6 +22,7 @@ from tests.schema_registry.stub import PASSWORD, USER, running_stub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from typer.testing import Result
 
@@ -176,3 +177,20 @@ def test_only_java_s_own_names_are_left_out(fake: FakeCluster) -> None:
     words = ["topics", "list", "-b", fake.bootstrap, "-X", "key.serializers=x"]
     wrong = CliRunner().invoke(app, words)
     assert (wrong.exit_code, "key.serializers" in wrong.stderr) == (2, True)
+
+
+def test_a_file_of_options_is_read_once(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell's ``<(...)`` is empty when it is read again."""
+    file, reads = tmp_path / "options", []
+
+    def read(path: Path) -> dict[str, str]:
+        reads.append(path)
+        return {}
+
+    file.touch()
+    monkeypatch.setattr("kafkaclient.cli.connection.read_properties", read)
+    for words in (["consume", "t", "-e"], ["produce", "t", "1", "--value-schema", "1"]):
+        run(*words, "--command-config", str(file))
+    assert reads == [file, file]

@@ -35,7 +35,7 @@ _MAX_FETCHES = 16  # of a partition; a longer tail without visible records count
 _CONCURRENT_FETCHES = 50
 _REFUSED: dict[int, str] = {  # what else may be wrong with a deletion of records
     ErrorCode.INVALID_TOPIC_EXCEPTION: "records of Kafka's own topics cannot be deleted",
-    ErrorCode.POLICY_VIOLATION: "the topic is only compacted (cleanup.policy)",
+    44: "the topic is only compacted (cleanup.policy)",
 }
 
 

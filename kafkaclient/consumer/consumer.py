@@ -384,7 +384,9 @@ class Consumer(ObservationMixin):
                 be committed.
         """
         runtime = self._running()
-        if offsets is None and not in_listener.get():
+        if offsets is not None:
+            offsets = {TopicPartition(*where): each for where, each in offsets.items()}
+        elif not in_listener.get():
             runtime.partitions.finish_hand()
         try:
             await runtime.commits.commit(offsets)

@@ -292,7 +292,7 @@ async def test_a_commit_that_is_repeated_does_not_put_a_later_one_back(
         await consumer.getmany(P[0], timeout_ms=100, max_records=3)
         fake.control(ApiKey.OFFSET_COMMIT, ErrorCode.NOT_COORDINATOR)
         await tools.until(lambda: bool(fake.requests_of(ApiKey.OFFSET_COMMIT)))
-        await consumer.commit()
+        await consumer.commit({("t", 0): 6})  # type: ignore[dict-item]
         assert tools.committed(fake, P[0]) == 6
         await asyncio.sleep(0.7)
         assert tools.committed(fake, P[0]) == 6

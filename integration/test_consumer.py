@@ -66,9 +66,8 @@ class Group:
         async with Consumer(
             self.bootstrap,
             group_id=self.name,
-            **{"auto_offset_reset": "earliest", "heartbeat_interval_ms": 500},
+            **{"auto_offset_reset": "earliest", "heartbeat_interval_ms": 500, **options},
             **subscription,
-            **options,
         ) as consumer:
             loop = Loop(consumer)
             try:
@@ -221,6 +220,51 @@ async def test_a_group_moves_from_the_classic_protocol_to_kip_848(group: Group) 
             await group.until(lambda: len(first.seen) + len(second.seen) >= 200, first, second)
             seen = first.seen + second.seen
             assert len(seen) == len(set(seen)) == 200
+
+
+@pytest.mark.parametrize("how", ["classic", "consumer", "pattern", "by hand"])
+async def test_partitions_that_are_added_are_consumed_from_their_beginning(
+    group: Group, how: str
+) -> None:
+    """Though the group would begin at the end; and nothing of the others is skipped."""
+    await group.produce(20)  # older than the group
+    options: dict[str, Any] = {"auto_offset_reset": "latest", "metadata_max_age_ms": 2000}
+    if how == "pattern":
+        options["pattern"] = f"{group.topic[:-1]}."
+    if how != "by hand":
+        protocol = "consumer" if how == "consumer" else "classic"
+        async with group.consumer(group_protocol=protocol, **options) as loop:
+            await grow(group, loop)
+        return
+    new = [TopicPartition(group.topic, PARTITIONS + number) for number in (0, 1)]
+    async with Consumer(group.bootstrap, **options) as consumer:
+        consumer.assign(group.partitions)
+        loop = Loop(consumer)
+
+        async def take() -> None:
+            consumer.assign([*group.partitions, *new])
+            await consumer.seek_to("earliest", new)
+
+        await grow(group, loop, take)
+        loop.task.cancel()
+
+
+async def grow(group: Group, loop: Loop, then: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Add partitions, and send to all; each is read from where it ended, or its first record."""
+    consumer = loop.consumer
+    await group.until(lambda: loop.count == PARTITIONS, loop)
+    begins = {where.partition: await consumer.wait_position(where) for where in group.partitions}
+    begins |= {PARTITIONS: 0, PARTITIONS + 1: 0}
+    async with Admin(group.bootstrap) as admin, Producer(group.bootstrap) as producer:
+        await admin.add_partitions(group.topic, len(begins))
+        for number in range(20 * len(begins)):
+            await producer.send(group.topic, b"%d" % number, partition=number % len(begins))
+    if then is not None:
+        await then()
+    await group.until(lambda: len(loop.seen) >= 20 * len(begins), loop)
+    for partition, first in begins.items():
+        seen = [offset for number, offset in loop.seen if number == partition]
+        assert seen == [*range(first, first + 20)]
 
 
 @pytest.mark.full

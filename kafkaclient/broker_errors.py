@@ -252,7 +252,7 @@ def broker_error(
         code, (f"ERROR_{code}", False, BrokerError, "a code unknown to this client")
     )
     text = f"{name} ({code}): {advice or meaning}"
-    if detail:
+    if detail and not detail.startswith("Request Request("):  # a controller's dump of a request
         text += f"; the broker says: {detail}"
     if context:
         text = f"{context}: {text}"

@@ -161,7 +161,7 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
         async with AsyncExitStack() as stack:
             if registry is not None:
                 client = await stack.enter_async_context(registry_client(registry, of_registry))
-                plan = plan._replace(decoder=Decoder(client))
+                plan = plan._replace(decoder=Decoder(client, registry))
             await _check_topics(options, timeout_s, topics)
             await _main(options, member, plan, out, form)
 
@@ -252,8 +252,9 @@ class _Printer:
         return self.left == 0
 
     async def write(self, records: Records) -> None:
+        wrong = None
         if self._plan.decoder is not None:
-            records = await self._plan.decoder.decoded(records)
+            records, wrong = await self._plan.decoder.decoded(records)
         for matches in self._plan.filters:
             records = [record for record in records if matches(record)]
         if self.left is not None and len(records) > self.left:
@@ -261,6 +262,8 @@ class _Printer:
         if records:
             await self._output.write(records)
             self.total += len(records)
+        if wrong is not None and not self.is_enough:
+            raise wrong
 
 
 async def _read(plan: _Plan, options: Mapping[str, str], printer: _Printer) -> None:

@@ -166,7 +166,7 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
                     raise ConfigError(f"--{next(iter(schemas))}-schema needs --registry URL")
                 client = await stack.enter_async_context(registry_client(registry, of_registry))
                 encoders = {
-                    field: await Encoder.of(client, topic, field, schema)
+                    field: await Encoder.of(client, registry, topic, field, schema)
                     for field, schema in schemas.items()
                 }
                 shared = shared._replace(encoders=encoders)

@@ -58,29 +58,30 @@ async def registry_client(url: str, options: Mapping[str, str]) -> AsyncIterator
 class Decoder:
     """Makes JSON of keys and values with a schema's id before them. Others stay as they are."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, url: str) -> None:
         from kafkaclient.schema_registry import AvroDeserializer  # the extra
 
         self._client = client
+        self._registry = _name(url)
         self._avro = AvroDeserializer(client)
         self._kinds: dict[int, str] = {}
 
-    async def decoded(self, records: Records) -> list[Printed]:
-        """The records with JSON. Raises SerializationError for one that cannot be decoded."""
+    async def decoded(self, records: Records) -> tuple[list[Printed], SerializationError | None]:
+        """The records with JSON, up to the first that cannot be decoded, and what is wrong with
+        it."""
         from kafkaclient.reader.batch import FetchedRecord
 
         found: list[Printed] = []
         for r in records:
             try:
                 key, value = [await self._content(r, field) for field in _FIELDS]
-            except Exception as error:  # whatever fastavro and the client raise
+            except Exception as error:  # noqa: BLE001 - whatever fastavro and the client raise
                 where = f"{r.topic}-{r.partition} at offset {r.offset}"
-                raise SerializationError(
-                    f"the record of {where} cannot be decoded: {error}"
-                ) from error
+                told = f"the record of {where} cannot be decoded with {self._registry}: {error}"
+                return found, SerializationError(told)
             head = (r.topic, r.partition, r.offset, r.timestamp, r.timestamp_type)
             found.append(FetchedRecord(*head, key, value, r.headers))
-        return found
+        return found, None
 
     async def _content(self, record: Printed, field: Field) -> bytes | None:
         data: bytes | None = getattr(record, field)
@@ -114,7 +115,7 @@ class Encoder:
         self._field = field
 
     @classmethod
-    async def of(cls, client: Any, topic: str, field: Field, schema: str) -> Encoder:
+    async def of(cls, client: Any, url: str, topic: str, field: Field, schema: str) -> Encoder:
         """``schema``: an id, or "latest" for the newest of the subject TOPIC-value or TOPIC-key."""
         from kafkaclient.schema_registry import AvroSerializer, JSONSerializer
 
@@ -128,7 +129,9 @@ class Encoder:
                 number, text = int(schema), await client.get_schema(int(schema))
         except Exception as error:  # the client's own errors, and those of its HTTP library
             subject = f" of {topic}-{field}" if schema == "latest" else ""
-            raise ConfigError(f"--{field}-schema {schema}{subject}: {error}") from error
+            told = f"--{field}-schema {schema}{subject}, {_name(url)}: {error}; nothing was sent"
+            is_known = getattr(error, "http_status_code", 500) < 500  # not: no answer, or a failure
+            raise (ConfigError if is_known else SerializationError)(told) from error
         conf = {"auto.register.schemas": False, "use.schema.id": number}
         if text.schema_type == _AVRO:
             return cls(AvroSerializer(client, text, conf=conf), topic, field)
@@ -150,6 +153,11 @@ class Encoder:
         except Exception as error:  # whatever fastavro and the client raise
             raise ValueError(f"{self._field}: {error}") from error
         return encoded
+
+
+def _name(url: str) -> str:
+    """The registry in messages, without a password."""
+    return f"the registry {url.rpartition('@')[2]}"
 
 
 def _plain(value: Any) -> Any:

@@ -157,11 +157,15 @@ def test_what_cannot_be_decoded_is_told(
     run("produce", "p", "plain")
     assert run("consume", "p", "-e").stdout == "plain\n"
     for value, reason in (("\0\0\0\0\3x", "PROTOBUF"), ("\0\0\0\0\x63x", "schemas/ids/99")):
-        assert run("produce", "p", value).exit_code == 0
+        assert run("produce", "p", "before", value).exit_code == 0
         wrong = run("consume", "p", "-o", "-1", "-e")
         assert wrong.exit_code == 1
         assert "p-0 at offset" in wrong.stderr
         assert reason in wrong.stderr
+        assert registry.url in wrong.stderr
+        printed = run("consume", "p", "-o", "-2", "-e")
+        assert (printed.exit_code, printed.stdout) == (1, "before\n")
+        assert run("consume", "p", "-o", "-2", "-n", "1").exit_code == 0
     registry.refuse_with = 500
     away = run("consume", "p", "-o", "-1", "-e", "-X", "schema.registry.max.retries=0")
     assert away.exit_code == 1
@@ -194,3 +198,18 @@ def test_a_file_of_options_is_read_once(
     for words in (["consume", "t", "-e"], ["produce", "t", "1", "--value-schema", "1"]):
         run(*words, "--command-config", str(file))
     assert reads == [file, file]
+
+
+def test_a_registry_that_is_away_is_no_wrong_use(
+    run: Run, fake: FakeCluster, registry: RegistryStub
+) -> None:
+    words = ["produce", "t", "1", "--value-schema", "latest"]
+    quick = ["-X", "schema.registry.max.retries=0"]
+    away = ["-b", fake.bootstrap, "--registry", "http://u:pw@[::1]:1"]
+    gone = CliRunner().invoke(app, [*words, *quick, *away])
+    assert gone.exit_code == 1
+    assert "the registry [::1]:1: " in gone.stderr
+    assert "nothing was sent" in gone.stderr
+    assert "pw" not in gone.stderr
+    registry.refuse_with = 500
+    assert run(*words, *quick).exit_code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from integration.shell import kafkaclient
+from integration.shell import Ended, kafkaclient
 from kafkaclient.admin import Admin, ConfigResource
 from kafkaclient.admin.limits import LIMITS_TOPIC
 from kafkaclient.admin.reassign.outcome import (
@@ -33,9 +34,13 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener
 from kafkaclient.types import TopicPartition
+from tests.cli.test_connection import COMMANDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    Run = Callable[..., Awaitable[Ended]]
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
@@ -308,3 +313,72 @@ async def test_a_principal_that_cannot_see_a_topic_leaves_its_throttle(cluster) 
         async with asyncio.timeout(15):
             while topic in (await admin.replication_quotas.describe()).topics:
                 await asyncio.sleep(0.2)
+
+
+@pytest.fixture(scope="module")
+def by_alice(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run a command as alice."""
+    file = tmp_path_factory.mktemp("alice") / "alice.properties"
+    options = as_alice(cluster)
+    del options["bootstrap_servers"]
+    file.write_text("".join(f"{name.replace('_', '.')}={v}\n" for name, v in options.items()))
+    place = ("-b", cluster.secured_bootstrap("SASL_PLAINTEXT"), "--command-config", str(file))
+
+    async def run(*words: str) -> Ended:
+        async with asyncio.timeout(60):
+            return await kafkaclient(*words, *place)
+
+    return run
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "perf-test"])
+async def test_a_command_without_rights_names_what_to_grant(
+    by_alice: Run, name: str, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(
+        json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [0]}]})
+    )
+    words = [str(plan) if word == "PLAN" else word for word in COMMANDS[name]]
+    ended = await by_alice(*name.split(), *words)
+    if name in {"topics list", "topics describe", "groups list", "cluster describe"}:
+        assert ended.exit_code == 0, ended.stderr  # what it may see
+        return
+    assert ended.exit_code == 1, ended.stderr
+    assert "kafka-acls --add" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Request Request(" not in ended.stderr
+
+
+@pytest.mark.full
+async def test_with_some_of_the_rights_nothing_is_half_done(
+    cluster: LocalCluster, by_alice: Run
+) -> None:
+    """The group exists, and topic "mine" has three records."""
+    name, group = "mine", "mine-g"
+    async with operator(cluster) as admin, Producer(cluster.bootstrap) as producer:
+        await admin.create_topic(name, 1, 1)
+        await (await producer.send_many(name, [b"1", b"2", b"3"]))
+        await admin.alter_offsets(group, {TopicPartition(name, 0): 2})
+        allow(cluster, (TOPIC, name, AclOperation.DESCRIBE))
+        allow(cluster, (ResourceType.GROUP, group, AclOperation.DESCRIBE))
+        for words, told in (
+            (["produce", name, "x"], "0 records written to mine"),
+            (["produce", name, "x", "--acks", "1"], "0 records written to mine"),
+            (["consume", name, "-e"], "0 records of mine"),
+            (["consume", name, "-e", "-g", group], "0 records of mine"),
+            (["topics", "delete", name, "--yes"], "Delete"),
+            (["topics", "delete-records", name, "--before", "2", "--yes"], "Delete"),
+            (["topics", "add-partitions", name, "-p", "3", "--ignore-limits"], "Alter"),
+            (["groups", "reset-offsets", group, "--to", "0", "--execute"], "Read"),
+            (["groups", "delete", group, "--yes"], "Delete"),
+            (["groups", "delete-offsets", group, "-t", name, "--yes"], "Delete"),
+        ):
+            ended = await by_alice(*words)
+            assert ended.exit_code == 1, (words, ended)
+            assert told in ended.stderr, (words, ended)
+            assert "kafka-acls --add" in ended.stderr, (words, ended)
+        assert (await by_alice("topics", "offsets", name)).exit_code == 0
+        assert await admin.committed_offsets(group) == {TopicPartition(name, 0): 2}
+        assert await admin.end_offsets([TopicPartition(name, 0)]) == {TopicPartition(name, 0): 3}

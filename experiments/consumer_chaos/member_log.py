@@ -90,8 +90,10 @@ def read_logs(folder: Path) -> list[Stint]:
 
 
 def read_stints(member: str, lines: Iterable[str]) -> list[Stint]:
-    """The stints of one process, in the order in which they began."""
+    """The stints of one process, in the order in which they began. A record is one of the stint in
+    which it was taken: the handler may finish it when the partition was lost and is there again."""
     stints: list[Stint] = []
+    before: dict[tuple[str, int], Stint] = {}
     last: dict[tuple[str, int], Stint] = {}
     for line in lines:
         kind, at, *rest = line.split()
@@ -102,11 +104,14 @@ def read_stints(member: str, lines: Iterable[str]) -> list[Stint]:
             continue
         where = rest[0], int(rest[1])
         if kind == "assigned":
+            if where in last:
+                before[where] = last[where]
             last[where] = Stint(member, *where, float(at))
             stints.append(last[where])
         elif kind == "record":
             taken, surely, life, offset, number = rest[2:]
-            last[where].records.append(
+            is_late = where in before and float(taken) < last[where].began
+            (before if is_late else last)[where].records.append(
                 Processed(
                     *(float(taken), float(at), surely == "1"),
                     *(int(life), int(offset), int(number)),

@@ -33,9 +33,13 @@ def test_a_member_writes_its_stints(tmp_path: Path) -> None:
 
 
 def test_a_record_in_hand_when_the_partition_was_lost_belongs_to_the_stint_before() -> None:
+    """Also if the member has the partition again when the handler ends."""
     lines = ["assigned 1 t 0", "lost 2 t 0", "record 3 t 0 1.5 0 0 4 5"]
-    [stint] = read_stints("a", lines)
-    assert (stint.how, stint.ended, len(stint.records)) == ("lost", 2.0, 1)
+    again = "assigned 2.5 t 0"
+    for given in (lines, [*lines[:2], again, lines[2]]):
+        stint, *later = read_stints("a", given)
+        assert (stint.how, stint.ended, len(stint.records)) == ("lost", 2.0, 1)
+        assert not any(each.records for each in later)
 
 
 def text(value: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -377,6 +378,43 @@ async def test_a_leader_that_may_not_describe_the_topics_of_others(
         a.subscribe(["secret"])
         with pytest.raises(AuthorizationError, match="secret"):
             await loop.task
+
+
+@INCREMENTAL
+@virtual_time
+async def test_a_topic_that_may_not_be_described_any_more_is_told_and_kept(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
+    """The leader of a classic group does not take it for one without partitions."""
+    tools.fill(fake, 0, 1)
+    is_denied = True
+
+    def deny(request: Request) -> dict[str, Any] | None:
+        if not is_denied or not request.message.topics:
+            return None
+        return {
+            "brokers": [{"node_id": n, "host": f"fake-{n}", "port": 9092} for n in range(2)],
+            "cluster_id": fake._state.cluster_id,
+            "topics": [{"name": "t", "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}],
+        }
+
+    async with (
+        group(tools, fake, metadata_max_age_ms=5_000, **how) as a,
+        asyncio.timeout(60),
+    ):
+        assert (await a.getone()).offset == 0
+        fake.control(ApiKey.METADATA, deny, keep=True)
+        for _ in range(2):
+            with pytest.raises(AuthorizationError, match="may not Describe on the topic 't'"):
+                await a.getone()
+        assert a.assignment == set(P)
+        is_denied = False
+        tools.fill(fake, 0, 1)
+        found = None
+        while found is None:
+            with suppress(AuthorizationError):
+                found = await a.getone()
+        assert found.offset == 1
 
 
 @INCREMENTAL

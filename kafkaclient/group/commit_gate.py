@@ -54,8 +54,8 @@ class CommitGate:
         self._session_ends = -math.inf
         self._changed = asyncio.Event()
         """The coordinator has answered, or the partitions are lost."""
-        self._writing: asyncio.Timeout | None = None
-        """Ends what is written when the member may be out of its group."""
+        self._writing: set[asyncio.Timeout] = set()
+        """End what is written when the member may be out of its group."""
 
     @property
     def is_open(self) -> bool:
@@ -146,8 +146,9 @@ class CommitGate:
 
     def _set_session_end(self, at: float) -> None:
         self._session_ends = at
-        if self._writing is not None and not self._writing.expired():
-            self._writing.reschedule(asyncio.get_running_loop().time() + self._left_s)
+        for writing in self._writing:
+            if not writing.expired():
+                writing.reschedule(asyncio.get_running_loop().time() + self._left_s)
 
     async def wait_in_session(self, times_lost: int | None = None) -> None:
         """Wait until the member is surely in its group. Raises as :meth:`commit`."""
@@ -160,15 +161,17 @@ class CommitGate:
 
     @asynccontextmanager
     async def while_in_session(self, times_lost: int) -> AsyncIterator[None]:
-        """Enter to write, as :meth:`wait_in_session`; only one task at a time may do so. The body
-        of the ``async with`` is cancelled and ends with KafkaTimeoutError when the coordinator has
-        not answered for a session, and with BrokerError when the member has lost its partitions."""
+        """Enter to write, as :meth:`wait_in_session`. The body of the ``async with`` is cancelled
+        and ends with KafkaTimeoutError when the coordinator has not answered for a session, and
+        with BrokerError when the member has lost its partitions."""
         await self.wait_in_session(times_lost)
+        writing = asyncio.timeout(self._left_s)
         try:
-            async with asyncio.timeout(self._left_s) as self._writing:
+            async with writing:
+                self._writing.add(writing)
                 yield
         except TimeoutError as error:
-            if self._writing is None or not self._writing.expired():
+            if not writing.expired():
                 raise
             self._check(times_lost)
             self._session_ends = -math.inf  # timers may be early
@@ -178,4 +181,4 @@ class CommitGate:
                 "others: the commit is given up. A part of it may be written"
             ) from error
         finally:
-            self._writing = None
+            self._writing.discard(writing)

@@ -39,6 +39,7 @@ EXACTLY_ONCE_V2 = "exactly_once_v2"
 EARLIEST = "earliest"
 LATEST = "latest"
 
+_AT_LEAST_ONCE = {"linger_ms": 0}
 _EXACTLY_ONCE = {"linger_ms": 0, "transaction_timeout_ms": 10_000}
 _PRODUCER = {"allow_auto_create_topics": False}
 _SET_BY_RUNTIME = "the streams runtime sets it"
@@ -133,9 +134,9 @@ class StreamsConfig(AssignmentConfigs):
     ``client_rack``, ...; docs/reference/reader-options.md). ``fetch_max_wait_ms`` is 100 unless it
     is given: a partition that is added waits for the end of an empty fetch."""
     producer_options: Mapping[str, Any] = field(default_factory=dict)
-    """Further options of the producers (``compression_type``, ``transaction_timeout_ms``, ...).
-    With ``exactly_once_v2`` the defaults are ``linger_ms=0`` and ``transaction_timeout_ms=10_000``.
-    """
+    """Further options of the producers (``compression_type``, ``transaction_timeout_ms``, ...). The
+    default of ``linger_ms`` is 0: each commit takes so much longer. With ``exactly_once_v2`` the
+    default of ``transaction_timeout_ms`` is 10,000."""
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -265,10 +266,9 @@ class StreamsConfig(AssignmentConfigs):
     @property
     def producer_defaults(self) -> dict[str, Any]:
         """Options of the instance's producer. It creates no topics."""
-        if not self.exactly_once:
-            return {**self.client_options, **_PRODUCER}
         given = read_options(ProducerConfig.OPTIONS, [self.producer_options])
-        defaults = {name: value for name, value in _EXACTLY_ONCE.items() if name not in given}
+        wanted = _EXACTLY_ONCE if self.exactly_once else _AT_LEAST_ONCE
+        defaults = {name: value for name, value in wanted.items() if name not in given}
         return {**defaults, **self.client_options, **_PRODUCER}
 
     @property

@@ -12,6 +12,7 @@ from kafkaclient.errors import (
     BrokerError,
     KafkaError,
     MetadataTimeoutError,
+    ProducerClosedError,
     ProducerFencedError,
     TransactionAbortableError,
     UnknownTopicError,
@@ -143,6 +144,8 @@ def is_recoverable(error: BaseException) -> bool:
         return False  # brokers answered that the topic does not exist
     if isinstance(error, (ProducerFencedError, TransactionAbortableError)):
         return True  # the latter: a transaction that took too long, for example
+    if isinstance(error, ProducerClosedError):
+        return True  # another task's failure has closed it (PlainOutput.abandon): it starts again
     if isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER | _ABORTED:
         return True
     return isinstance(error, KafkaError) and error.retriable

@@ -217,17 +217,22 @@ class FakeOutput:
         """The offsets of each commit."""
         self.changes: list[dict[bytes, bytes | None]] = []
         """The changes of each commit."""
+        self.is_running = False
         self.may_commit = asyncio.Event()
         self.may_commit.set()
 
     async def start(self) -> None:
-        self.log.append("start")
+        if not self.is_running:
+            self.log.append("start")
+        self.is_running = True
 
     async def stop(self) -> None:
         self.log.append("stop")
+        self.is_running = False
 
     async def abandon(self) -> None:
         self.log.append("abandon")
+        self.is_running = False
 
     def checked(self, record: OutgoingRecord) -> OutgoingRecord:
         return checked(record)
@@ -251,7 +256,9 @@ class FakeOutput:
         self.emitted.append(record)
         return FakeDelivery(self.refused.get(record.value))
 
-    async def commit(self, work: Iterable[Work], times_lost: int) -> dict[TopicPartition, int]:
+    async def commit(
+        self, work: Iterable[Work], emitted: Any, times_lost: int
+    ) -> dict[TopicPartition, int]:
         await self.may_commit.wait()
         if self.fail is not None:
             failure, self.fail = self.fail, None

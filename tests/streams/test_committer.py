@@ -17,7 +17,7 @@ from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work
 from kafkaclient.streams.tasks import is_recoverable
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
-from tests.streams.fakes import opened_gate
+from tests.streams.fakes import FakeDelivery, opened_gate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -108,7 +108,7 @@ class World:
         self.committer = Committer(
             self,  # type: ignore[arg-type]
             self.gate,
-            interval_s=INTERVAL_S,
+            lambda: asyncio.get_running_loop().time() + INTERVAL_S,
             on_failed=self.failed,  # type: ignore[arg-type]
             crash=self.crashes.append,
             observer=self.observer,
@@ -129,7 +129,7 @@ class World:
     # --- the output
 
     async def start(self) -> None:
-        await asyncio.sleep(0.001)
+        """Starts in no time."""
 
     async def stop(self) -> None:
         self.pending = []
@@ -141,20 +141,24 @@ class World:
     async def begin(self) -> None:
         await asyncio.sleep(0.001)
 
-    def send_nowait(self, record: OutgoingRecord) -> None:
+    def send_nowait(self, record: OutgoingRecord) -> FakeDelivery:
         if "send" in self.problems or record.value[1] == 1:
             raise BufferFullError("no room")
         self.pending.append(record)
+        return FakeDelivery()
 
-    async def send(self, record: OutgoingRecord) -> None:
+    async def send(self, record: OutgoingRecord) -> FakeDelivery:
         if "send" in self.problems:
             self.problems.remove("send")
             raise TransactionAbortableError("the buffer is full")
         self.pending.append(record)
         if record.value[1] == 1:
             await asyncio.sleep(0.004)
+        return FakeDelivery()
 
-    async def commit(self, work: Sequence[Work], times_lost: int) -> dict[TopicPartition, int]:
+    async def commit(
+        self, work: Sequence[Work], emitted: Any, times_lost: int
+    ) -> dict[TopicPartition, int]:
         pending, self.pending = self.pending, []
         await asyncio.sleep(0.003)
         assert not self.pending, "sent during a commit"
@@ -251,7 +255,7 @@ def test_every_record_is_committed_once_and_whole(
     @virtual_time
     async def story() -> None:
         world = World(durations, 3)
-        await world.committer.start()
+        await world.start()
         world.tasks = {number: ModelTask(world, number) for number in range(3)}
         for what, pause_s, number in steps:
             await asyncio.sleep(pause_s)
@@ -274,7 +278,7 @@ def test_every_record_is_committed_once_and_whole(
 @virtual_time
 async def test_all_tasks_are_committed_after_the_interval() -> None:
     world = World([0.001] * 5, 3)
-    await world.committer.start()
+    await world.start()
     world.tasks = {number: ModelTask(world, number) for number in range(3)}
     await asyncio.sleep(1.05)
     counts = world.counts()
@@ -287,7 +291,7 @@ async def test_all_tasks_are_committed_after_the_interval() -> None:
 @virtual_time
 async def test_tasks_go_on_while_the_group_begins_a_generation() -> None:
     world = World([0.001] * 5, 1)
-    await world.committer.start()
+    await world.start()
     task = world.tasks[0] = ModelTask(world, 0)
     await asyncio.sleep(0.05)
     world.gate.shut()
@@ -312,7 +316,7 @@ async def add_one(world: World, number: int, records: Sequence[OutgoingRecord] =
 @virtual_time
 async def test_a_later_record_of_a_commit_is_added_without_a_wait() -> None:
     world = World([0.001] * 5, 1)
-    await world.committer.start()
+    await world.start()
     task: Any = await add_one(world, 0)
     assert world.committer.add(task, outputs(0, 1), task.source, 2) is None
     assert (len(world.pending), task.offset) == (1, 2)
@@ -329,7 +333,7 @@ def test_nobody_waits_for_the_interval_of_a_dropped_task(*, is_transactional: bo
     @virtual_time
     async def story() -> None:
         world = World([0.001] * 5, 1, is_transactional=is_transactional)
-        await world.committer.start()
+        await world.start()
         (await add_one(world, 0)).end()
         async with asyncio.timeout(INTERVAL_S / 10):
             await world.committer.wait_until_settled(ModelTask(world, 0))  # type: ignore[arg-type]
@@ -343,7 +347,7 @@ def test_nobody_waits_for_the_interval_of_a_dropped_task(*, is_transactional: bo
 async def test_a_dropped_task_without_records_does_not_fail_the_others_commit() -> None:
     """Such as one that only commits where it begins."""
     world = World([0.001] * 5, 2)
-    await world.committer.start()
+    await world.start()
     await add_one(world, 0, outputs(0, 0))
     (await add_one(world, 1)).end()
     await asyncio.sleep(INTERVAL_S * 2)
@@ -357,7 +361,7 @@ async def test_a_dropped_task_without_records_does_not_fail_the_others_commit() 
 async def test_who_waits_for_a_commit_goes_on_before_who_waits_to_add() -> None:
     """A task that is given up after the commit must not be in the next one."""
     world = World([0.001] * 5, 2)
-    await world.committer.start()
+    await world.start()
     await add_one(world, 0)
     log = []
 
@@ -381,7 +385,7 @@ async def test_who_waits_for_a_commit_goes_on_before_who_waits_to_add() -> None:
 async def test_nothing_is_committed_after_a_permanent_error() -> None:
     """The tasks still run until the instance ends, and are ahead of what was committed."""
     world = World([0.001] * 5, 2)
-    await world.committer.start()
+    await world.start()
     world.tasks = {number: ModelTask(world, number) for number in range(2)}
     world.problems.append("permanent")
     await asyncio.sleep(5)
@@ -395,7 +399,7 @@ async def test_nothing_is_committed_after_a_permanent_error() -> None:
 @virtual_time
 async def test_nothing_is_left_after_the_end() -> None:
     world = World([0.03] * 5, 3)
-    await world.committer.start()
+    await world.start()
     world.tasks = {number: ModelTask(world, number) for number in range(3)}
     await asyncio.sleep(0.05)
     waiting = asyncio.create_task(world.committer.commit())
@@ -411,7 +415,7 @@ async def test_nothing_is_left_after_the_end() -> None:
 @virtual_time
 async def test_nobody_waits_for_a_commit_loop_that_the_application_cancelled() -> None:
     world = World([0.03] * 5, 1)
-    await world.committer.start()
+    await world.start()
     world.tasks = {0: ModelTask(world, 0)}
     await asyncio.sleep(0.05)
     (loop,) = (each for each in asyncio.all_tasks() if each.get_name() == "kafkaclient-commit")

@@ -17,7 +17,8 @@ from kafkaclient.streams import DeadLetter, RepartitionTopic
 from kafkaclient.streams.config import StreamsConfig
 from kafkaclient.streams.runtime.committer import Committer
 from kafkaclient.streams.runtime.observer import Observer
-from kafkaclient.streams.runtime.outputs import OutgoingRecord, PlainOutput, Work
+from kafkaclient.streams.runtime.outputs import OutgoingRecord, Work, forget
+from kafkaclient.streams.runtime.plain_output import PlainOutput
 from kafkaclient.streams.runtime.topics import ApplicationTopics, prepare_topics
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time
@@ -96,14 +97,14 @@ async def test_a_denied_right_is_the_same_error_exactly_once() -> None:
     output.fail = TransactionAbortableError("nothing was committed")
     output.fail.__cause__ = denied
     committer = Committer(
-        *(output, opened_gate()),  # type: ignore[arg-type]
-        interval_s=0.1,
+        *(output, opened_gate(), float),  # type: ignore[arg-type]
         on_failed=lambda _task, error: None,
         crash=crashes.append,
         observer=Observer(),
         clock=float,
     )
     assert committer._checked(output.fail) is denied
+    await committer.close()
 
 
 @virtual_time
@@ -120,11 +121,12 @@ async def test_the_commit_alone_tells_of_its_failed_records(
     output = PlainOutput(CONFIG, new, None, opened_gate())  # type: ignore[arg-type]
     await output.start()
     await output.prepare([OutgoingRecord("out", b"", None, 0, None, ())])
-    for number in range(4):
-        await output.send(OutgoingRecord("out", b"", None, number % 2, None, ()))
+    records = [OutgoingRecord("out", b"", None, number % 2, None, ()) for number in range(4)]
+    sent = [await output.send(each) for each in records]
     changes = {TopicPartition("changelog", n): {b"a": b"", b"b": None} for n in range(2)}
     with pytest.raises(AuthorizationError, match="may not Write on the topic"):
-        await output.commit([Work({}, changes)], 0)
+        await output.commit([Work({}, changes)], sent, 0)
+    forget(sent)
     await output.abandon()
     await output.stop()
     await asyncio.sleep(60)

@@ -24,11 +24,12 @@ from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.group.connection import GroupOffsets, group_connection
 from kafkaclient.streams.runtime.outputs import (
     OutgoingRecord,
-    PlainOutput,
     RefusedChangeError,
     TransactionalOutput,
     Work,
+    forget,
 )
+from kafkaclient.streams.runtime.plain_output import PlainOutput
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.fake.interceptors import delay_answer
@@ -103,7 +104,7 @@ async def test_a_stores_position_does_not_count_on_the_transactions_marker() -> 
     fake = cluster()
     async with output(fake) as made:
         work = Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1", b"b": b"2"}})
-        assert await made.commit([work], 0) == {CHANGELOG: 2}
+        assert await made.commit([work], (), 0) == {CHANGELOG: 2}
         assert await made.fetch_committed([SOURCE], {}) == {SOURCE: 1}
 
 
@@ -124,9 +125,9 @@ async def test_changes_are_written_after_all_that_was_emitted() -> None:
     async with output(fake, is_transactional=False) as made:
         for expected in ([0, 0], [1, 1]):
             await made.prepare([BIG])
-            await made.send(BIG)
+            sent = [await made.send(BIG)]
             with pytest.raises(RecordTooLargeError) if expected[0] == 0 else nullcontext():
-                await made.commit([work], 0)
+                await made.commit([work], sent, 0)
             assert await ends(fake) == expected
             await made.abandon()
 
@@ -139,10 +140,10 @@ async def test_small_changes_are_written_after_the_large_ones() -> None:
     changes = {b"a": b"1", b"big": bytes(5000), b"c": b"3"}
     async with output(fake, is_transactional=False) as made:
         with pytest.raises(RefusedChangeError, match="with the key b'big', is too large for chan"):
-            await made.commit([Work({SOURCE: 1}, {CHANGELOG: changes})], 0)
+            await made.commit([Work({SOURCE: 1}, {CHANGELOG: changes})], (), 0)
         assert await ends(fake) == [0, 0]
         await made.abandon()
-        assert await made.commit([Work({SOURCE: 1}, {CHANGELOG: changes})], 0) == {CHANGELOG: 3}
+        assert await made.commit([Work({SOURCE: 1}, {CHANGELOG: changes})], (), 0) == {CHANGELOG: 3}
         assert await made.fetch_committed([SOURCE], {}) == {SOURCE: 1}
 
 
@@ -151,17 +152,17 @@ async def test_an_offset_of_a_deleted_topic_does_not_reach_the_new_one() -> None
     fake = cluster()
     async with output(fake, is_transactional=False) as made:
         old = {SOURCE: fake.topic_id("in")}
-        await made.commit([Work({SOURCE: 1}, {}, old)], 0)
+        await made.commit([Work({SOURCE: 1}, {}, old)], (), 0)
         fake.delete_topic("in")
         fake.create_topic("in", 1)
         new = {"in": fake.topic_id("in")}
         with pytest.raises(UnknownTopicError, match="in-0 does not exist"):
-            await made.commit([Work({SOURCE: 2}, {}, old)], 0)
+            await made.commit([Work({SOURCE: 2}, {}, old)], (), 0)
         with pytest.raises(UnknownTopicError, match="reading the application's offsets: in-0"):
             await made.fetch_committed([SOURCE], {"in": old[SOURCE]})
         assert await made.fetch_committed([SOURCE], new) == {SOURCE: None}
         fake.set_versions(ApiKey.OFFSET_FETCH, 7, 9)
-        await made.commit([Work({SOURCE: 2}, {}, {SOURCE: new["in"]})], 0)
+        await made.commit([Work({SOURCE: 2}, {}, {SOURCE: new["in"]})], (), 0)
     async with output(fake, is_transactional=False) as made:
         assert await made.fetch_committed([SOURCE], {"in": old[SOURCE]}) == {SOURCE: 2}
 
@@ -177,10 +178,10 @@ async def test_the_transactions_error_alone_tells_of_its_records(
     async with output(fake) as made:
         await made.prepare([BIG])
         await made.begin()
-        for _ in range(5):
-            await made.send(BIG)
+        sent = [await made.send(BIG) for _ in range(5)]
         with pytest.raises(TransactionAbortableError):
-            await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], 0)
+            await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], sent, 0)
+        forget(sent)
     await asyncio.sleep(60)
     assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
@@ -206,7 +207,10 @@ async def test_at_least_once_nothing_is_written_after_a_session_without_answer()
         await asyncio.sleep(10)
         with pytest.raises(KafkaTimeoutError, match="has not answered for a session"):
             made.send_nowait(BIG)
-        waiting = [asyncio.create_task(made.send(BIG)), asyncio.create_task(made.commit([work], 0))]
+        waiting = [
+            asyncio.create_task(made.send(BIG)),
+            asyncio.create_task(made.commit([work], (), 0)),
+        ]
         await asyncio.sleep(60)
         assert await ends(fake) == [0, 0]
         gate.refuse_waiting()
@@ -228,7 +232,7 @@ async def test_at_least_once_a_commit_goes_on_when_the_coordinator_answers_again
         await asyncio.sleep(1)
         gate.answered(asyncio.get_running_loop().time())
         await waiting
-        await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], 0)
+        await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], (), 0)
         assert await ends(fake) == [1, 1]
 
 
@@ -245,7 +249,7 @@ async def test_at_least_once_changes_that_are_not_sent_in_time_are_dropped(is_lo
             loop.call_later(3, gate.refuse_waiting)
         began = loop.time()
         with pytest.raises(BrokerError if is_lost else KafkaTimeoutError):
-            await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], 0)
+            await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], (), 0)
         assert loop.time() - began == pytest.approx(3 if is_lost else 10, abs=0.1)
         await made.abandon()
         fake._state.interceptors.remove(refusing)
@@ -253,5 +257,5 @@ async def test_at_least_once_changes_that_are_not_sent_in_time_are_dropped(is_lo
         assert await ends(fake) == [0, 0]
         gate.answered(loop.time())
         await made.start()
-        await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], gate.times_lost)
+        await made.commit([Work({SOURCE: 1}, {CHANGELOG: {b"a": b"1"}})], (), gate.times_lost)
         assert await ends(fake) == [0, 1]

@@ -143,7 +143,7 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     made = World(tmp_path)
-    await made.manager.committer.start()
+    await made.manager.committers.start()
     made.log.clear()
     yield made
     await made.member.close()
@@ -330,7 +330,7 @@ async def test_a_topic_that_has_grown_is_read_by_the_task_that_owns_it(tmp_path:
 
     processor = Processor(topics=(Topic("words"), Topic("lines")), process=nothing)
     world = World(tmp_path, Topology("app").with_processor(processor))
-    await world.manager.committer.start()
+    await world.manager.committers.start()
     words, lines = TopicPartition("words", 1), TopicPartition("lines", 1)
     await world.assign([B], [])
     await world.run_until_idle()

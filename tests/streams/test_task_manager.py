@@ -63,7 +63,7 @@ class World:
         )
 
     async def start(self) -> None:
-        await self.manager.committer.start()
+        await self.manager.committers.start()
         self.log.clear()
 
     async def close(self) -> None:
@@ -84,7 +84,7 @@ class World:
         await self.run_until_idle()
 
     async def commit(self) -> None:
-        await self.manager.committer.commit()
+        await self.manager.committers.commit()
 
     async def run_until_idle(self) -> None:
         for _ in range(20):

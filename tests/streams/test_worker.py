@@ -283,7 +283,7 @@ async def test_what_is_no_exception_ends_the_instance(tmp_path: Path, handler: A
     world = World(tmp_path, topology_of(bad, processing_exception_handler=handler), feeds)
     await world.rebalance([A])
     await world.done(A)
-    await world.manager.committer.commit()
+    await world.manager.committers.commit()
     assert [type(error) for error in world.crashes] == [GiveUp]
     partition = world.partitions[A]
     assert partition.offset in (None, 1)

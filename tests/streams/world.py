@@ -119,7 +119,9 @@ class Brokers:
         if any(record.value in self.refused for _, record in pending):
             raise TOO_LARGE
 
-    async def commit(self, work: Sequence[Work], times_lost: int) -> dict[TopicPartition, int]:
+    async def commit(
+        self, work: Sequence[Work], emitted: object, times_lost: int
+    ) -> dict[TopicPartition, int]:
         assert self.is_running
         now = asyncio.get_running_loop().time()
         pending, self.pending = self.pending, []
@@ -210,7 +212,7 @@ class World:
             observer=self.observer,
         )
         self.fetching = asyncio.create_task(self.fetch())
-        self.starting = asyncio.create_task(self.manager.committer.start())
+        self.starting = asyncio.create_task(self.manager.committers.start())
         self.rebalancing = asyncio.Lock()
         self.active: Sequence[TaskId] = ()
         self.standby: Sequence[TaskId] = ()

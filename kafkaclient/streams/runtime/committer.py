@@ -1,8 +1,9 @@
-"""Commits of all tasks of an instance: their states, and what each takes together.
+"""Commits of tasks: their states, and what each takes together.
 
-Exactly once, a commit is one transaction (KIP-447). It contains only whole records: what a record
-emits and changes is added when its processor has returned. So a slow record delays no commit, and a
-transaction is open only for about ``commit.interval.ms``.
+Exactly once, a commit is one transaction of all tasks of an instance (KIP-447). At least once, it
+is one task's. It contains only whole records: what a record emits and changes is added when its
+processor has returned. So a slow record delays no commit, and a transaction is open only for about
+``commit.interval.ms``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kafkaclient.errors import (
     StreamsError,
     TransactionAbortableError,
 )
+from kafkaclient.streams.runtime.outputs import forget
 from kafkaclient.streams.runtime.refusals import SentRecords
 from kafkaclient.streams.tasks import is_recoverable
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
 
 
-# --- The states of an instance's commits, and the events that change them -------------------------
+# --- The states of commits, and the events that change them ---------------------------------------
 
 
 class CommitState(Enum):
@@ -84,7 +86,7 @@ TRANSITIONS: Mapping[tuple[CommitState, CommitEvent], CommitState] = {
 """(state, event) -> next state. Any other pair is a bug and raises KeyError."""
 
 
-# --- Commits the work of all tasks of an instance together ----------------------------------------
+# --- Commits the work of its tasks together -------------------------------------------------------
 
 _log = logging.getLogger(__name__)
 
@@ -108,8 +110,7 @@ class _OpenCommit:
 
 
 class Committer:
-    """Owns the instance's ``output``, and commits ``interval_s`` seconds after the first record
-    that is not committed.
+    """Commits what its tasks add, at the time that ``next_due`` returns for the first record.
 
     No commit begins while the ``gate`` is closed: tasks go on meanwhile. ``on_failed`` is called
     for each task of a failed commit, ``crash`` when the output cannot be used.
@@ -119,8 +120,8 @@ class Committer:
         self,
         output: Output,
         gate: CommitGate,
+        next_due: Callable[[], float],
         *,
-        interval_s: float,
         on_failed: Callable[[Task, BaseException], None],
         crash: Callable[[BaseException], None],
         observer: Observer,
@@ -128,9 +129,9 @@ class Committer:
     ) -> None:
         self.state = CommitState.STARTING
         self._observer = observer
-        self.output = output
+        self._output = output
         self._gate = gate
-        self._interval_s = interval_s
+        self._next_due = next_due
         self._on_failed = on_failed
         self._crash = crash
         self._clock = clock
@@ -149,22 +150,14 @@ class Committer:
         """Wakes the loop."""
         self._accepts = asyncio.Event()
         """Set while CLEAN or DIRTY."""
-        self._loop: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        """Start the output and the commits. Raises as :meth:`.Output.start`."""
-        await self.output.start()
-        self._advance(_E.STARTED)
         self._loop = asyncio.create_task(self._run(), name="kafkaclient-commit")
 
     async def close(self) -> None:
         """End without a commit: work that is not committed is dropped."""
         self._advance(_E.ENDED)
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.gather(self._loop, return_exceptions=True)
+        self._loop.cancel()
+        await asyncio.gather(self._loop, return_exceptions=True)
         self._settle()
-        await self.output.stop()
 
     # --- what tasks and workers call ------------------------------------------------------------
 
@@ -195,7 +188,7 @@ class Committer:
             commit.tasks[task] = True
             for done, record in enumerate(records):
                 try:
-                    delivery = self.output.send_nowait(record)
+                    delivery = self._output.send_nowait(record)
                 except KafkaError:
                     return self._add_later(task, records[done:], source, offset)
                 commit.sent.add(task, source, offset, delivery)
@@ -209,7 +202,7 @@ class Committer:
             await self._accepts.wait()
         self._advance(_E.ADDED)
         if self._open is None:
-            self._open = _OpenCommit(self._clock() + self._interval_s)
+            self._open = _OpenCommit(self._next_due())
             self._wake.set()
         commit = self._open
         commit.tasks.setdefault(task, False)
@@ -218,9 +211,9 @@ class Committer:
             commit.tasks[task] = True
             self._adding += 1
             try:
-                await self.output.begin()
+                await self._output.begin()
                 for record in records:
-                    commit.sent.add(task, source, offset, await self.output.send(record))
+                    commit.sent.add(task, source, offset, await self._output.send(record))
             except Exception as error:
                 # A part of what the record emitted is there.
                 self._fail(error)
@@ -244,7 +237,7 @@ class Committer:
         if self._open is None:
             return
         has_records = self._open.tasks.pop(task, False)
-        if has_records and self.output.is_transactional:
+        if has_records and self._output.is_transactional:
             self._fail(
                 TransactionAbortableError(f"task {task.id} stopped before its work was committed")
             )
@@ -336,7 +329,9 @@ class Committer:
         if work:  # else all its tasks were dropped
             began = self._clock()
             try:
-                positions = await self.output.commit(list(work.values()), times_lost)
+                positions = await self._output.commit(
+                    list(work.values()), self._open.sent.deliveries(), times_lost
+                )
             except Exception as error:  # noqa: BLE001 - _abort handles it
                 self._failure = error
                 self._advance(_E.FAILED)
@@ -362,7 +357,7 @@ class Committer:
             return
         for task in list(self._open.tasks):
             self._on_failed(task, failure)
-        await self.output.abandon()
+        await self._output.abandon()
         self._settle()
         self._advance(_E.ABORTED)
 
@@ -388,7 +383,7 @@ class Committer:
 
     async def _start_again(self) -> None:
         try:
-            await self.output.start()
+            await self._output.start()
         except Exception as error:
             if not is_recoverable(error):
                 raise
@@ -400,4 +395,6 @@ class Committer:
     def _settle(self) -> None:
         settled, self._open = self._open, None
         if settled is not None:
+            if self.state is not _S.COMMITTING:
+                forget(settled.sent.deliveries())  # the error of the commit tells of them
             settled.done.set()

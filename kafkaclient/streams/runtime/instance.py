@@ -27,7 +27,8 @@ from kafkaclient.streams.runtime.dead_transactions import (
     transactional_id,
 )
 from kafkaclient.streams.runtime.inputs import Inputs
-from kafkaclient.streams.runtime.outputs import PlainOutput, TransactionalOutput
+from kafkaclient.streams.runtime.outputs import TransactionalOutput
+from kafkaclient.streams.runtime.plain_output import PlainOutput
 from kafkaclient.streams.runtime.queries import Queries
 from kafkaclient.streams.runtime.streams_protocol import StreamsProtocol
 from kafkaclient.streams.runtime.task import TaskOptions
@@ -177,7 +178,7 @@ class Instance:
         stack.callback(manager.close)
         self._tasks = manager.tasks
         stack.push_async_callback(manager.end_work)  # if the rest of the start fails
-        await manager.committer.start()
+        await manager.committers.start()
         protocol = StreamsProtocol(
             config,
             self._topology,

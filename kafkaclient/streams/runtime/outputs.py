@@ -1,4 +1,4 @@
-"""Writes the tasks' emitted records, changes and offsets: at least once, or exactly once.
+"""Writes the tasks' emitted records, changes and offsets; exactly once, in transactions.
 
 All tasks of an instance share one producer, and so its connections (KIP-447).
 """
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import (
     KafkaError,
-    KafkaTimeoutError,
     PartitionOutOfRangeError,
+    ProducerClosedError,
     ProducerStateError,
     RecordTooLargeError,
     StreamsError,
@@ -28,7 +28,7 @@ from kafkaclient.streams.key_value_store import LARGE
 from kafkaclient.types import NO_OFFSET, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kafkaclient.config import ProducerConfig
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import HeadersLike
 
 _MAX_CHANGES_PER_TURN = 1_000  # about 5 ms; then the event loop runs other tasks
-_STOP_TIMEOUT_S = 5.0  # records in flight after that belong to an aborted transaction
+STOP_TIMEOUT_S = 5.0  # records in flight after that belong to an aborted transaction
 _RECORD_OVERHEAD = 128  # bytes of a batch with one record, without key and value
 
 
@@ -55,9 +55,9 @@ class OutgoingRecord(NamedTuple):
     headers: HeadersLike
 
 
-_Changes: TypeAlias = "Mapping[TopicPartition, Mapping[bytes, bytes | None]]"
-_Offsets: TypeAlias = "Mapping[TopicPartition, OffsetAndMetadata]"
-_SentChanges: TypeAlias = "dict[TopicPartition, dict[bytes, Delivery]]"
+Changes: TypeAlias = "Mapping[TopicPartition, Mapping[bytes, bytes | None]]"
+Offsets: TypeAlias = "Mapping[TopicPartition, OffsetAndMetadata]"
+SentChanges: TypeAlias = "dict[TopicPartition, dict[bytes, Delivery]]"
 
 
 class Work(NamedTuple):
@@ -65,7 +65,7 @@ class Work(NamedTuple):
 
     offsets: Mapping[TopicPartition, int]
     """Input partition -> next offset to process."""
-    changes: _Changes
+    changes: Changes
     """Changelog -> changes."""
     topic_ids: Mapping[TopicPartition, UUID | None] = MappingProxyType({})
     """Of which topics the offsets are, if that is known: a topic that is created again does not get
@@ -103,9 +103,7 @@ class Output(ABC):
         self._offsets = offsets
         self._gate = gate
         self._producer: Producer | None = None
-        self._sent: list[Delivery] = []
-        """What was sent since the last commit. The producer logs the failure of a delivery that is
-        dropped without a check: those that are kept here are not logged."""
+        self._starting = asyncio.Lock()
         self._started = asyncio.Event()
         largest = min(config.buffer_memory, config.max_request_size) - _RECORD_OVERHEAD
         self.small_bytes = min(LARGE, largest)
@@ -120,30 +118,23 @@ class Output(ABC):
     async def start(self) -> None:
         """Start the producer, unless it runs already. Raises as :meth:`kafkaclient.Producer.start`.
         Exactly once: fences an earlier producer of this process."""
-        if self._producer is None:
-            producer = self._new_producer()
-            await producer.start()
-            self._producer = producer
-            self._started.set()
+        async with self._starting:  # each task's committer starts it again
+            if self._producer is None:
+                producer = self._new_producer()
+                await producer.start()
+                self._producer = producer
+                self._started.set()
 
-    async def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> None:
+    async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stop the producer. Exactly once: an open transaction is aborted."""
         producer, self._producer = self._producer, None
         self._started.clear()
         if producer is not None:
             await producer.stop(timeout_s)
-        self._forget_sent()
 
+    @abstractmethod
     async def abandon(self) -> None:
         """Have nothing of the failed commit in the next one."""
-        self._forget_sent()
-
-    def _forget_sent(self) -> None:
-        """The error of the commit tells of these failures: have the producer not log them."""
-        sent, self._sent = self._sent, []
-        for delivery in sent:
-            with suppress(asyncio.InvalidStateError):
-                delivery.exception()
 
     # --- emitted records ------------------------------------------------------------------------
 
@@ -191,26 +182,25 @@ class Output(ABC):
         """Send a record whose topic is known. Raises KafkaError if that is not possible at once:
         :meth:`send` waits for it, or raises the same."""
         topic, value, key, partition, timestamp_ms, headers = record
-        delivery = (self._producer or self._running()).send_nowait(
+        return (self._producer or self._running()).send_nowait(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
-        self._sent.append(delivery)
-        return delivery
 
     async def send(self, record: OutgoingRecord) -> Delivery:
         """Send a record whose topic is known; waits until the producer's buffer has room."""
         topic, value, key, partition, timestamp_ms, headers = record
-        delivery = await self._running().send(
+        return await self._running().send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
-        self._sent.append(delivery)
-        return delivery
 
     # --- commits --------------------------------------------------------------------------------
 
-    async def commit(self, work: Sequence[Work], times_lost: int) -> dict[TopicPartition, int]:
+    async def commit(
+        self, work: Sequence[Work], emitted: Sequence[Delivery], times_lost: int
+    ) -> dict[TopicPartition, int]:
         """Write the changes, wait until all records are written, and commit the offsets, unless
-        the member has lost its partitions since the commit gate had ``times_lost``. Returns
+        the member has lost its partitions since the commit gate had ``times_lost``. ``emitted``:
+        what was sent for the work. Returns
         changelog -> offset behind its last change: not behind the transaction's marker, which may
         not be in the log yet. Changelogs for which the broker returned no offset are missing."""
         producer = self._running()
@@ -220,15 +210,16 @@ class Output(ABC):
             for one in work
             for each, offset in one.offsets.items()
         }
-        sent: _SentChanges = {each: {} for each in changes}
+        sent: SentChanges = {each: {} for each in changes}
         try:
-            await self._write(producer, changes, sent, times_lost)
+            await self._write(producer, emitted, changes, sent, times_lost)
             await self._finish(producer, offsets, times_lost)
-        except KafkaError as error:
-            if refused := _too_large(error, changes, sent):
+        except BaseException as error:
+            for deliveries in sent.values():
+                forget(deliveries.values())
+            if isinstance(error, KafkaError) and (refused := _too_large(error, changes, sent)):
                 raise RefusedChangeError(refused) from error
             raise
-        self._sent = []
         positions = {}
         for changelog, deliveries in sent.items():
             # A partition's records are written in the order of sending.
@@ -238,7 +229,12 @@ class Output(ABC):
         return positions
 
     async def _write(
-        self, producer: Producer, changes: _Changes, sent: _SentChanges, times_lost: int
+        self,
+        producer: Producer,
+        emitted: Sequence[Delivery],
+        changes: Changes,
+        sent: SentChanges,
+        times_lost: int,
     ) -> None:
         """Send the changes, and note their deliveries in ``sent``."""
         total = 0
@@ -246,15 +242,13 @@ class Output(ABC):
             topic, partition = changelog
             deliveries = sent[changelog]
             for key, value in found.items():
-                delivery = await producer.send(topic, value, key, partition=partition)
-                self._sent.append(delivery)
-                deliveries[key] = delivery
+                deliveries[key] = await producer.send(topic, value, key, partition=partition)
                 total += 1
                 if total % _MAX_CHANGES_PER_TURN == 0:
                     await asyncio.sleep(0)
 
     @abstractmethod
-    async def _finish(self, producer: Producer, offsets: _Offsets, times_lost: int) -> None:
+    async def _finish(self, producer: Producer, offsets: Offsets, times_lost: int) -> None:
         """Commit the offsets, when everything is written."""
 
     async def fetch_committed(
@@ -275,7 +269,7 @@ class Output(ABC):
 
     def _running(self) -> Producer:
         if self._producer is None:
-            raise ProducerStateError("the application's producer is not running")
+            raise ProducerClosedError("the application's producer is not running")
         return self._producer
 
 
@@ -301,11 +295,13 @@ class TransactionalOutput(Output):
         if not producer.in_transaction:
             await producer.begin_transaction()
 
-    async def commit(self, work: Sequence[Work], times_lost: int) -> dict[TopicPartition, int]:
+    async def commit(
+        self, work: Sequence[Work], emitted: Sequence[Delivery], times_lost: int
+    ) -> dict[TopicPartition, int]:
         await self.begin()
-        return await super().commit(work, times_lost)
+        return await super().commit(work, emitted, times_lost)
 
-    async def _finish(self, producer: Producer, offsets: _Offsets, times_lost: int) -> None:
+    async def _finish(self, producer: Producer, offsets: Offsets, times_lost: int) -> None:
         async with self._gate.commit(times_lost) as group:
             await producer.send_offsets_to_transaction(offsets, group)
         await producer.commit_transaction()
@@ -321,58 +317,15 @@ class TransactionalOutput(Output):
         await self.stop()
 
 
-class PlainOutput(Output):
-    """At least once. The ``gate`` lets nothing be written while another member may have the tasks:
-    what is older than the next owner's changes would replace them."""
-
-    def send_nowait(self, record: OutgoingRecord) -> Delivery:
-        if not self._gate.is_in_session:
-            raise KafkaTimeoutError("the group's coordinator has not answered for a session")
-        return super().send_nowait(record)
-
-    async def send(self, record: OutgoingRecord) -> Delivery:
-        await self._gate.wait_in_session()
-        return await super().send(record)
-
-    async def abandon(self) -> None:
-        await super().abandon()
-        if not self._gate.is_in_session:
-            await self.stop(0)  # drops what is not sent yet
-
-    async def _write(
-        self, producer: Producer, changes: _Changes, sent: _SentChanges, times_lost: int
-    ) -> None:
-        # A change that is written stays, though its record is processed again if the commit fails.
-        # So what a broker may refuse goes first.
-        async with self._gate.while_in_session(times_lost):
-            await self._flush(producer)
-            for is_large in (True, False):
-                part = {
-                    each: {k: v for k, v in found.items() if _is_large(k, v) is is_large}
-                    for each, found in changes.items()
-                }
-                # The process may have been stopped meanwhile.
-                await self._gate.wait_in_session(times_lost)
-                await super()._write(producer, part, sent, times_lost)
-                await self._flush(producer)
-
-    async def _flush(self, producer: Producer) -> None:
-        """Wait until all that was sent is written."""
-        await producer.flush()
-        for delivery in self._sent:
-            await delivery
-        self._sent = []
-
-    async def _finish(self, producer: Producer, offsets: _Offsets, times_lost: int) -> None:
-        await self._offsets.commit(offsets, times_lost)
-
-
-def _is_large(key: bytes, value: bytes | None) -> bool:
-    return len(key) + len(value or b"") > LARGE
+def forget(deliveries: Iterable[Delivery]) -> None:
+    """Have the producer not log the failures of records: another error tells of them."""
+    for delivery in deliveries:
+        with suppress(asyncio.InvalidStateError):
+            delivery.exception()
 
 
 def _too_large(
-    error: KafkaError, changes: _Changes, sent: _SentChanges
+    error: KafkaError, changes: Changes, sent: SentChanges
 ) -> dict[tuple[TopicPartition, bytes], str]:
     """The changes that the broker refused because of their size, if that is why the commit failed:
     (changelog, key) -> what to say of it."""

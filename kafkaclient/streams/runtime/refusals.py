@@ -41,6 +41,10 @@ class SentRecords:
         """A record was sent for the input record before ``offset``."""
         self._sent.append(((task, source, offset), delivery))
 
+    def deliveries(self) -> list[Delivery]:
+        """Of all records, in the order of sending."""
+        return [delivery for _, delivery in self._sent]
+
     def blame(self, failure: BaseException, tasks: Collection[Task]) -> BaseException:
         """The failure of the commit. If brokers refused records or changes, each refusal becomes
         the error of its input record when ``tasks`` process that again, and RefusedRecordsError is

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.topics import ends_from
-from kafkaclient.streams.runtime.committer import Committer
+from kafkaclient.streams.runtime.committers import Committers
 from kafkaclient.streams.runtime.refusals import RefusedRecordsError
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.worker import Turns, Worker
@@ -75,14 +75,8 @@ class TaskManager:
         self._options = options or TaskOptions()
         self._observer = self._options.observer
         self._turns = Turns(self._options.clock)
-        self.committer = Committer(
-            output,
-            gate,
-            interval_s=self._options.commit_interval_s,
-            on_failed=self.failed,
-            crash=crash,
-            observer=self._observer,
-            clock=self._options.clock,
+        self.committers = Committers(
+            output, gate, self._options, on_failed=self.failed, crash=crash
         )
         self._loop = asyncio.get_running_loop()
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
@@ -191,7 +185,7 @@ class TaskManager:
             closing.result()
         directory = self._directory.task(task_id)
         return Task(
-            task_id, self._topology, directory, self._disk, self.committer.output, self._options
+            task_id, self._topology, directory, self._disk, self.committers.output, self._options
         )
 
     def handle(self, task: Task, event: TaskEvent) -> None:
@@ -233,13 +227,13 @@ class TaskManager:
         activation = self._activations.pop(task.id, None)
         if activation is not None and activation is not asyncio.current_task():
             activation.cancel()
-        self.committer.drop(task)
+        self.committers.of(task).drop(task)
 
     def _start_worker(self, task: Task) -> None:
         self._activations.pop(task.id, None)
         self.workers[task.id] = Worker(
             task,
-            self.committer,
+            self.committers.of(task),
             self._turns,
             self._may_work,
             self._inputs.wake,
@@ -277,9 +271,9 @@ class TaskManager:
         # Exactly once depends on this order. The committed offset is final: earlier owners of the
         # task cannot commit any more. All changes before it are in the changelog, though perhaps
         # without their transaction's marker: the end includes open transactions.
-        await self.committer.wait_until_settled(task)
+        await self.committers.of(task).wait_until_settled(task)
         ids = await self._inputs.topic_ids({source.topic for source in task.sources})
-        found = await self.committer.output.fetch_committed(task.sources, ids)
+        found = await self.committers.output.fetch_committed(task.sources, ids)
         if task.task_stores:
             await self._restore(task)
         offsets = {source: offset for source, offset in found.items() if offset is not None}
@@ -334,10 +328,11 @@ class TaskManager:
             # Committed now: after a failure, a later end offset would skip records.
             ends = await self._fetch_ends(at_end)
             task.start_at(ends, ids)  # all of them are in any commit
+            committer = self.committers.of(task)
             for source, offset in ends.items():
-                if added := self.committer.add(task, (), source, offset):
+                if added := committer.add(task, (), source, offset):
                     await added
-            await self.committer.commit()
+            await committer.commit()
 
     def failed(self, task: Task, error: BaseException) -> None:
         """Handle an error of a task, unless the task has been taken away meanwhile."""
@@ -378,14 +373,15 @@ class TaskManager:
         await self._finish_and_commit(list(self.workers.values()), timeout_s)
 
     async def _finish_and_commit(self, workers: Collection[Worker], timeout_s: float) -> None:
-        suspended = await asyncio.gather(*(worker.suspend(timeout_s) for worker in workers))
-        for worker, is_suspended in zip(workers, suspended, strict=True):
-            if not is_suspended:
-                _log.info(
-                    "task %s: its record is still being processed, and is not committed",
-                    worker.task.id,
-                )
-        await self.committer.commit()
+        await asyncio.gather(*(self._finish_and_commit_one(each, timeout_s) for each in workers))
+
+    async def _finish_and_commit_one(self, worker: Worker, timeout_s: float) -> None:
+        if not await worker.suspend(timeout_s):
+            _log.info(
+                "task %s: its record is still being processed, and is not committed",
+                worker.task.id,
+            )
+        await self.committers.of(worker.task).commit()
 
     def stop_work(self) -> None:
         """The instance ends: start no further record."""
@@ -400,7 +396,7 @@ class TaskManager:
         for task in self.tasks.values():
             if task.is_active:
                 self.handle(task, TaskEvent.STOPPED)
-        await asyncio.gather(*activations, self.committer.close(), return_exceptions=True)
+        await asyncio.gather(*activations, self.committers.close(), return_exceptions=True)
         if self._cancelled_workers:
             _, left = await asyncio.wait(self._cancelled_workers, timeout=_CANCEL_TIMEOUT_S)
             for work in left:

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Experiment"]
 
-_COMMAND = (sys.executable, "-m", "experiments.consumer_chaos.worker")
+# A signal that arrives before the member handles it must not end it.
+_IGNORING = 'trap "" USR1 USR2; exec "$0" -m experiments.consumer_chaos.worker'
+_COMMAND = ("/bin/sh", "-c", _IGNORING, sys.executable)
 _POLL_S = 0.2
 _LOOK_S = 2.0
 _MORE_S = 4.0
@@ -97,9 +99,6 @@ class Experiment(BaseExperiment[Plan, Results]):
                 partitions=plan.partitions,
             )
             ports = {name: each.ports for name, each in routes.items()}
-            for each in (signal.SIGUSR1, signal.SIGUSR2):
-                # Inherited: none that arrives before a member handles it ends the member.
-                signal.signal(each, signal.SIG_IGN)
             await fleet.start_all(ports, plan.topics * plan.partitions)
             begins, drained_s = await strikes.under_load(
                 *(load, self.watcher, "Consuming"),

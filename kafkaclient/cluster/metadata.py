@@ -106,6 +106,11 @@ class Metadata:
         self._outages = router.identity.outages
 
     @property
+    def last_error(self) -> KafkaError | None:
+        """Why the last refresh failed, such as a connection or a login; None: it has not."""
+        return self._last_error
+
+    @property
     def refreshed_at(self) -> float:
         """When all topics in use were last refreshed, in the clock's seconds (Java:
         ``lastSuccessfulUpdate``)."""

@@ -386,6 +386,6 @@ class Sender:
         if not batch.attempts:
             self._metrics.expired_in_queue(age)
         self._metrics.records_failed(batch.result.topic, batch.count)
-        cause = self._router.connection_error(batch.queue.leader)
+        cause = self._router.connection_error(batch.queue.leader) or self._metadata.last_error
         error = delivery_timeout(batch, age, self._settings.delivery_timeout, cause)
         self._incomplete.fail_without_answer(batch, error, now)

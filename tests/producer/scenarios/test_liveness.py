@@ -229,6 +229,19 @@ async def test_the_delivery_timeout_holds_in_every_state(
         fake.resume_broker(0)
 
 
+@virtual_time
+async def test_a_record_of_no_broker_has_the_error_of_all_brokers(producing: StartProducer) -> None:
+    """A batch without key that no broker could take has no leader whose error it could have."""
+    fake = one_topic()
+    async with producing(fake, delivery_timeout_ms=30_100) as producer:
+        await producer.send_and_wait("t", b"first")
+        for node in range(3):
+            fake.stop_broker(node)
+        await asyncio.sleep(5)
+        with pytest.raises(DeliveryTimeoutError, match=r"last error: .*refused"):
+            await producer.send_and_wait("t", b"v")
+
+
 @pytest.mark.parametrize("partition", [0, None])
 @virtual_time
 async def test_a_record_has_its_time_though_its_batch_is_old(

@@ -5,6 +5,7 @@ They show what ``report.html`` shows. Their colors suit light pages and dark pag
 
 from __future__ import annotations
 
+import json
 from importlib import import_module
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from experiments.slow_broker.results import Results
 from kafkaclient.pages import LATENCY_TICKS, TAIL_TICKS, broker_color, nines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from experiments.slow_broker.compare import Row
@@ -31,7 +32,12 @@ TEXT = "#7a8490"  # contrast of four to one with white and with near-black
 _GRID = "#7a849040"
 _DECISIONS_OF = ("default", "linger 0", "kip794 adaptive linger 5", "sticky linger 5")
 BAR_INCHES = 0.24
-_DECADES = (1, 10, 100, 1000, 10_000)
+_NAMES = {
+    OURS: OURS,
+    "aiokafka": "aiokafka",
+    "confluent": "librdkafka (confluent-kafka)",
+    "java": "Java",
+}
 
 STYLE = {
     "svg.fonttype": "none",
@@ -67,15 +73,25 @@ def draw_pictures(results_folder: Path, pictures: Path) -> list[Path]:
     pictures.mkdir(parents=True, exist_ok=True)
     written = []
     with matplotlib.rc_context(STYLE):
-        for name, figure in _figures(results, decisions):
+        for name, figure in _figures(results, decisions, _stalled(results_folder)):
             path = pictures / f"{name}.svg"
             figure.savefig(path, transparent=True, metadata={"Date": None, "Creator": None})
             written.append(path)
     return written
 
 
-def _figures(results: Results, decisions: Sequence[Decisions]) -> Iterator[tuple[str, Any]]:
-    for rate, found in rows(results).items():
+def _stalled(folder: Path) -> Mapping[str, Any] | None:
+    """The results of benchmarks/stalled_broker.py, if the folder has them, too."""
+    path = folder / "stalled-broker.json"
+    return json.loads(path.read_text("utf-8")) if path.exists() else None
+
+
+def _figures(
+    results: Results, decisions: Sequence[Decisions], stalled: Mapping[str, Any] | None
+) -> Iterator[tuple[str, Any]]:
+    for number, (rate, found) in enumerate(rows(results).items()):
+        if number == 0 and stalled is not None:
+            yield "one-slow-broker", _at_a_glance(rate, found, stalled)
         yield f"latency-{rate:g}", _latency(rate, found)
         yield f"distribution-{rate:g}", _distribution(rate, curves(results, found))
         yield f"share-{rate:g}", _share(rate, found)
@@ -96,26 +112,53 @@ def _latency(rate: float, found: Sequence[Row]) -> Any:
         (axes[0][0], f"average latency at {rate:,g} records/s, ms", [row.avg_ms for row in found]),
         (axes[0][1], "p99, ms", [row.p99_ms for row in found]),
     ):
-        bars = axis.barh(
-            range(len(found)),
-            [value or 0.5 for value in values],
-            left=0,
-            color=[CLIENT_COLORS.get(row.client, TEXT) for row in found],
-            height=0.72,
-        )
-        labels = ["" if value is None else f"{value:,.1f}" for value in values]
-        axis.bar_label(bars, labels, padding=3, fontsize=8, color=TEXT)
-        axis.set_title(title)
-        axis.set_xscale("log")
-        axis.set_xlim(0.5, 4 * max((value for value in values if value), default=1.0))
-        latency_ticks(axis.xaxis, axis.get_xlim(), _DECADES)
-        axis.margins(y=0.01)
-        axis.grid(visible=False, axis="y")
-        axis.set_yticks(range(len(found)), [])
-        axis.invert_yaxis()
+        _bars(axis, title, [row.client for row in found], values)
     axes[0][0].set_yticks(range(len(found)), [row.label for row in found])
     for label, row in zip(axes[0][0].get_yticklabels(), found, strict=True):
         label.set_fontweight("bold" if row.client == OURS else "normal")
+    return figure
+
+
+def _bars(
+    axis: Any, title: str, clients: Sequence[str], values: Sequence[float | None], digits: int = 1
+) -> None:
+    """A bar for each client, from the top, on a linear axis."""
+    colors = [CLIENT_COLORS.get(client, TEXT) for client in clients]
+    bars = axis.barh(range(len(values)), [each or 0 for each in values], color=colors, height=0.72)
+    labels = ["not measured" if each is None else f"{each:,.{digits}f}" for each in values]
+    axis.bar_label(bars, labels, padding=3, fontsize=8, color=TEXT)
+    axis.set_title(title)
+    axis.set_xlim(0, 1.15 * max((each for each in values if each), default=1.0))
+    axis.set_xticks([])
+    axis.margins(y=0.01)
+    axis.grid(visible=False)
+    axis.set_yticks(range(len(values)), [])
+    axis.invert_yaxis()
+
+
+def _at_a_glance(rate: float, found: Sequence[Row], stalled: Mapping[str, Any]) -> Any:
+    """One setting of each client: without keys and one broker late, with keys and one that takes
+    nothing (the results of benchmarks/stalled_broker.py)."""
+    late = {row.client: row.avg_ms for row in reversed(found)}
+    seconds = stalled["options"]["stall"]
+    others = {
+        client.removesuffix("-send"): run["during, well"]["acked"] / seconds
+        for client, run in stalled["runs"].items()
+        if client in (f"{OURS}-send", *_NAMES)
+    }
+    clients = list(_NAMES)
+    figure, axes = subplots(1, 2, 10, 0.9 + BAR_INCHES * len(clients))
+    title = f"without keys, one of three brokers 20 ms late:\naverage latency at {rate:,g}/s, ms"
+    _bars(axes[0][0], title, clients, [late.get(client) for client in clients])
+    due = stalled["options"]["rate"] * (
+        1 - stalled["options"]["stalled"] / stalled["options"]["brokers"]
+    )
+    title = (
+        f"with keys, one of three brokers takes nothing:\nrecords/s for the others, of {due:,.0f}"
+    )
+    _bars(axes[0][1], title, clients, [others.get(client) for client in clients], digits=0)
+    axes[0][0].set_yticks(range(len(clients)), _NAMES.values())
+    axes[0][0].get_yticklabels()[0].set_fontweight("bold")
     return figure
 
 

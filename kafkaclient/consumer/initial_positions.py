@@ -51,7 +51,7 @@ class InitialPositions:
     already do not wait for it. ``wall_clock`` returns seconds since the epoch. ``wanted`` is set
     when there are starting partitions.
 
-    An error that a retry cannot help ends :meth:`run`, but not a missing right.
+    An error that a retry cannot help ends :meth:`run`, but not a missing right to a topic.
     """
 
     def __init__(
@@ -79,6 +79,8 @@ class InitialPositions:
             try:
                 await self._begin(partitions, starting)
             except AuthorizationError as error:
+                if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                    raise  # as where the member joins and has its heartbeats
                 partitions.complain(error)  # the right may be granted
             except KafkaError as error:
                 if not error.retriable:

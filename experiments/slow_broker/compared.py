@@ -68,16 +68,9 @@ def write_compared(results_folder: Path, docs: Path) -> list[Path]:
 
 
 def compared_table(results: Results) -> str:
-    """Rows: clients and settings. Columns: rates, then numbers of producers."""
+    """Rows: clients and settings; columns: rates. Then of ours one with numbers of producers."""
     by_rate = {rate: {_name(row): row for row in found} for rate, found in rows(results).items()}
-    fleets = {(fleet.setting, fleet.producers): fleet for fleet in results.fleets}
-    counts = sorted({fleet.producers for fleet in results.fleets})
-    headings = [
-        *("client", "setting", *(f"{rate:,g}/s" for rate in by_rate)),
-        *(f"{count:,} producer{'s' * (count > 1)}" for count in counts),
-        *(["slow share", "most / fewest"] if counts else []),
-    ]
-    lines = [_line(headings), _line(["---"] * len(headings))]
+    lines = _heading("client", "setting", *(f"{rate:,g}/s" for rate in by_rate))
     lowest = {
         rate: min((row.steady_avg_ms for row in found.values() if row.steady_avg_ms), default=0.0)
         for rate, found in by_rate.items()
@@ -87,13 +80,28 @@ def compared_table(results: Results) -> str:
         for rate, found in by_rate.items():
             row = found.get((client, setting))
             cells.append("" if row is None else _cell(row, lowest[rate]))
-        of = [fleets.get((setting, count)) if client == OURS else None for count in counts]
-        cells += [f"{fleet.avg_ms:.1f} / {fleet.p99_ms:.1f}" if fleet else "" for fleet in of]
-        if counts:
-            last = of[-1]
-            cells += [f"{last.slow_share:.2f}", f"{last.evenness:.2f}"] if last else ["", ""]
         lines.append(_line(cells))
+    if results.fleets:
+        lines += ["\n", *_fleets(results.fleets)]
     return "".join(lines)
+
+
+def _fleets(fleets: Sequence[Fleet]) -> list[str]:
+    counts = sorted({fleet.producers for fleet in fleets})
+    found = {(fleet.setting, fleet.producers): fleet for fleet in fleets}
+    names = (f"{count:,} producer{'s' * (count > 1)}" for count in counts)
+    lines = _heading("setting of kafkaclient", *names, "slow share", "most / fewest")
+    for setting in dict.fromkeys(fleet.setting for fleet in fleets):
+        of = [found.get((setting, count)) for count in counts]
+        cells = [f"{fleet.avg_ms:.1f} / {fleet.p99_ms:.1f}" if fleet else "" for fleet in of]
+        last = of[-1]
+        cells += [f"{last.slow_share:.2f}", f"{last.evenness:.2f}"] if last else ["", ""]
+        lines.append(_line([setting, *cells]))
+    return lines
+
+
+def _heading(*names: str) -> list[str]:
+    return [_line(names), _line(["---"] * len(names))]
 
 
 def _cell(row: Row, lowest: float) -> str:

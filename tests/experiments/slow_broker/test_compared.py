@@ -32,13 +32,19 @@ def test_a_row_for_each_setting_and_a_column_for_each_rate(results: Results) -> 
     results.fleets = [FLEET]
     results.steady_state.append(replace(results.steady_state[0], setting="slow"))
     results.runs.append(replace(results.runs[0], setting="slow", records_per_s=1024.0))
-    table = compared_table(results)
-    assert table.splitlines()[0] == (
-        "| client | setting | 2,048/s | 30 producers | slow share | most / fewest |"
-    )
-    assert "| kafkaclient | default | 4.5 / 36 | 8.0 / 21.0 | 0.15 | 1.00 |" in table
-    assert "| kafkaclient | slow | **4.0** / 32 (1,024/s) |  |  |  |" in table
-    assert "| java | adaptive linger 5 | 15.0 / 120 |  |  |  |" in table
+    rates, fleets = compared_table(results).split("\n\n")
+    assert rates.splitlines()[0] == "| client | setting | 2,048/s |"
+    for line in (
+        "| kafkaclient | default | 4.5 / 36 |",
+        "| kafkaclient | slow | **4.0** / 32 (1,024/s) |",
+        "| java | adaptive linger 5 | 15.0 / 120 |",
+    ):
+        assert line in rates.splitlines()
+    assert fleets.splitlines() == [
+        "| setting of kafkaclient | 30 producers | slow share | most / fewest |",
+        "| --- | --- | --- | --- |",
+        "| default | 8.0 / 21.0 | 0.15 | 1.00 |",
+    ]
 
 
 def test_the_page_gets_table_and_picture_between_its_marks(

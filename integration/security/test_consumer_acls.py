@@ -115,6 +115,7 @@ async def test_the_right_to_read_the_topic(
         assert set(found.values()) == {10}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_the_right_to_read_the_group(
     secured: LocalCluster, options: Any, topic: str, protocol: str

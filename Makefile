@@ -58,9 +58,8 @@ docs: $(STAMP) ## the documentation site, in build/site
 docs-serve: $(STAMP) ## the same on http://127.0.0.1:8000, built again after each change
 	$(SITE) serve --dev-addr 127.0.0.1:8000
 
-# Three workers on two cores: a third of the time tests wait, for a process, a thread or a broker.
 # A test that never ends may be stuck inside a callback, where asyncio swallows what a signal raises.
-UNIT = $(BIN)/pytest -q -n 3 --timeout-method=thread --durations=15
+UNIT = $(BIN)/pytest -q -n 2 --timeout-method=thread --durations=15
 
 unit: $(STAMP) ## no network
 	$(UNIT) tests -m "not full"
@@ -94,7 +93,7 @@ kerberos: $(STAMP) ## Kerberos on real brokers; it needs apt-get install krb5-kd
 STUCK = -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
 slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
-	$(BIN)/pytest integration -m "not full" -n 3 --dist loadfile --durations=15 $(STUCK)
+	$(BIN)/pytest integration -m "not full" -n 2 --dist loadfile --durations=15 $(STUCK)
 
 integration: $(STAMP) peers $(MOTO)/.installed ## real brokers; KAFKACLIENT_TEST_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration

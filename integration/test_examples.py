@@ -183,7 +183,7 @@ async def test_the_web_service_delivers_what_it_accepted(
     async with service as process, aiohttp.ClientSession() as session:
         visitors = Visitors(session, await address(process))
         await until(session, visitors.url + "/ready", "healthy")
-        async with asyncio.timeout(EXIT_S), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(2 * EXIT_S), asyncio.TaskGroup() as group:
             for name in ("ann", "bob", "cyd", "dan"):
                 group.create_task(visitors.visit(name))
             await visitors.accept(100)

@@ -39,18 +39,28 @@ async def offsets(
     - `kafkaclient topics offsets flights`
     - `kafkaclient topics offsets flights:0,1 --at 2026-11-28T15:00`
     """
-    place = Place.parse(at or "end", "--at")
+    place = None if at is None else Place.parse(at, "--at")
     async with connect() as admin:
         wanted = await chosen_partitions(admin, topics, ())
         first = await admin.beginning_offsets(wanted)
         end = await admin.end_offsets(wanted, read_committed=False)
-        places = await admin_offsets(admin, place, wanted, {}, read_committed=False)
+        found = [first, end]
+        if place is not None:
+            found.append(await admin_offsets(admin, place, wanted, {}, read_committed=False))
+    # A partition may have lost its leader between two requests.
+    known = sorted(each for each in wanted if all(each in offsets for offsets in found))
     rows = [
-        (*each, first[each], end[each], end[each] - first[each], *([places[each]] if at else []))
-        for each in sorted(places)
+        (
+            *each,
+            first[each],
+            end[each],
+            end[each] - first[each],
+            *(more[each] for more in found[2:]),
+        )
+        for each in known
     ]
     _print(("topic", "partition", "first", "end", "offsets", *([at] if at else [])), rows, as_json)
-    say_left_out(wanted, places)
+    say_left_out(wanted, known)
 
 
 @on_cluster
@@ -73,7 +83,8 @@ async def delete_records(
     async with connect() as admin:
         wanted = await chosen_partitions(admin, topics, ())
         first = await admin.beginning_offsets(wanted)
-        new = await admin_offsets(admin, place, wanted, {}, read_committed=False)
+        places = await admin_offsets(admin, place, wanted, {}, read_committed=False)
+        new = {each: at for each, at in places.items() if each in first}
         some = {each: at for each, at in new.items() if at > first[each]}
         if some:
             total = counted(sum(some.values()) - sum(first[each] for each in some), "offset")

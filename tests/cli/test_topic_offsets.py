@@ -103,3 +103,19 @@ def test_partitions_without_a_leader_are_left_out(run: Run, fake: FakeCluster) -
         assert result.exit_code == 1
         assert "left out: t-1: they have no leader" in result.stderr
     assert rows(run, "offsets", "t:0") == [["t", 0, 5, 10, 5]]
+
+
+def test_a_partition_that_loses_its_leader_meanwhile_is_left_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Admin.beginning_offsets
+
+    async def without_one(self: Admin, partitions: Any, **how: Any) -> Any:
+        found = await whole(self, partitions, **how)
+        return {each: at for each, at in found.items() if each.partition != 1}
+
+    monkeypatch.setattr(Admin, "beginning_offsets", without_one)
+    result = run("offsets", "t", "--json")
+    assert result.exit_code == 1
+    assert [row["partition"] for row in json.loads(result.stdout)] == [0]
+    assert "left out: t-1: they have no leader" in result.stderr

@@ -40,7 +40,7 @@ EARLIEST = "earliest"
 LATEST = "latest"
 
 _AT_LEAST_ONCE = {"linger_ms": 0}
-_EXACTLY_ONCE = {"linger_ms": 0, "transaction_timeout_ms": 10_000}
+_EXACTLY_ONCE = _AT_LEAST_ONCE | {"transaction_timeout_ms": 10_000}
 _PRODUCER = {"allow_auto_create_topics": False}
 _SET_BY_RUNTIME = "the streams runtime sets it"
 _APPLICATION_OPTION = "use the application option {}"
@@ -135,8 +135,8 @@ class StreamsConfig(AssignmentConfigs):
     is given: a partition that is added waits for the end of an empty fetch."""
     producer_options: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the producers (``compression_type``, ``transaction_timeout_ms``, ...). The
-    default of ``linger_ms`` is 0: each commit takes so much longer. With ``exactly_once_v2`` the
-    default of ``transaction_timeout_ms`` is 10,000."""
+    default of ``linger_ms`` is 0, because each commit waits for its records. With
+    ``exactly_once_v2`` the default of ``transaction_timeout_ms`` is 10,000."""
 
     def __post_init__(self) -> None:
         self._check_types()

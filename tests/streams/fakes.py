@@ -176,6 +176,12 @@ class InlineDisk(Executor):
         return future
 
 
+async def commit_all(manager: TaskManager) -> None:
+    """Commit the work of all tasks now."""
+    for task in list(manager.tasks.values()):
+        await manager.committers.of(task).commit()
+
+
 def checked(record: OutgoingRecord) -> OutgoingRecord:
     """The record as a producer checks it. Raises InvalidRecordError."""
     made = checked_record(CONFIG, time.time, RawRecord(*record))

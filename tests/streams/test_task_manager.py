@@ -28,6 +28,7 @@ from tests.streams.fakes import (
     FakeInputs,
     FakeOutput,
     FakeReader,
+    commit_all,
     counting,
     new_manager,
     on_disk,
@@ -84,7 +85,7 @@ class World:
         await self.run_until_idle()
 
     async def commit(self) -> None:
-        await self.manager.committers.commit()
+        await commit_all(self.manager)
 
     async def run_until_idle(self) -> None:
         for _ in range(20):

@@ -18,7 +18,7 @@ from kafkaclient.streams import DeadLetter, Serde
 from kafkaclient.streams.metrics import AppState
 from kafkaclient.streams.tasks import TaskState
 from kafkaclient.testing.clock import virtual_time
-from tests.streams.fakes import GiveUp, topology_of
+from tests.streams.fakes import GiveUp, commit_all, topology_of
 from tests.streams.world import (
     PATIENCE,
     TIMEOUT,
@@ -283,7 +283,7 @@ async def test_what_is_no_exception_ends_the_instance(tmp_path: Path, handler: A
     world = World(tmp_path, topology_of(bad, processing_exception_handler=handler), feeds)
     await world.rebalance([A])
     await world.done(A)
-    await world.manager.committers.commit()
+    await commit_all(world.manager)
     assert [type(error) for error in world.crashes] == [GiveUp]
     partition = world.partitions[A]
     assert partition.offset in (None, 1)

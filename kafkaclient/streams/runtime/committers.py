@@ -71,10 +71,6 @@ class Committers:
             self._due_at = now + self._options.commit_interval_s
         return self._due_at
 
-    async def commit(self) -> None:
-        """Commit all tasks now. Returns when all that was added is committed, or has failed."""
-        await asyncio.gather(*(each.commit() for each in self._committers.values()))
-
     async def close(self) -> None:
         """End without a commit: work that is not committed is dropped."""
         await asyncio.gather(*(each.close() for each in self._committers.values()))

@@ -39,15 +39,21 @@ pytestmark = pytest.mark.timeout(180)
 Record = tuple[bytes | None, bytes]
 
 
+def running(example: str, *arguments: str) -> AbstractAsyncContextManager[Process]:
+    return python(str(EXAMPLES / example), *arguments)
+
+
 @asynccontextmanager
-async def running(example: str, *arguments: str) -> AsyncIterator[Process]:
+async def python(
+    *arguments: str, cwd: Path | None = None, **environment: str
+) -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        str(EXAMPLES / example),
         *arguments,
         stdout=PIPE,
         stderr=PIPE,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        cwd=cwd,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},
     )
     try:
         yield process
@@ -95,24 +101,6 @@ async def test_script_with_a_bad_address() -> None:
 # --- service.py --------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def serving(directory: Path, bootstrap: str, *arguments: str) -> AsyncIterator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "uvicorn", "service:app", "--port", "0"),
-        *("--timeout-graceful-shutdown", "20", *arguments),
-        stdout=PIPE,
-        stderr=PIPE,
-        cwd=directory,
-        env={**os.environ, "PYTHONUNBUFFERED": "1", "KAFKA_BOOTSTRAP": bootstrap},
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
-
-
 async def address(process: Process) -> str:
     """Where the service says that it listens."""
     assert process.stderr is not None
@@ -149,7 +137,7 @@ class Visitors:
             return answer.status
 
     async def accept(self, more: int) -> None:
-        """Wait until so many more clicks are accepted."""
+        """Wait until ``more`` further clicks are accepted."""
         enough = len(self.accepted["clicks"]) + more
         while len(self.accepted["clicks"]) < enough:
             await asyncio.sleep(0.01)
@@ -179,7 +167,12 @@ async def test_the_web_service_delivers_what_it_accepted(
     for kind, name in names.items():
         source = source.replace(f'"{kind}"', f'"{name}"')
     (tmp_path / "service.py").write_text(source)
-    service = serving(tmp_path, kafka_cluster.bootstrap, "--workers", str(workers))
+    service = python(
+        *("-m", "uvicorn", "service:app", "--port", "0", "--workers", str(workers)),
+        *("--timeout-graceful-shutdown", "20"),
+        cwd=tmp_path,
+        KAFKA_BOOTSTRAP=kafka_cluster.bootstrap,
+    )
     async with service as process, aiohttp.ClientSession() as session:
         visitors = Visitors(session, await address(process))
         await until(session, visitors.url + "/ready", "healthy")

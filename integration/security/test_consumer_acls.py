@@ -82,17 +82,23 @@ async def refused(consumer: Consumer, expected: str) -> None:
         await asyncio.wait_for(consumer.getone(), 30)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_the_right_to_read_the_topic(
-    secured: LocalCluster, options: Any, topic: str, protocol: str
-) -> None:
-    """Each call tells of it; when it is given back, the same consumer goes on."""
+@pytest.fixture(params=["classic", "consumer"])
+async def granted(
+    request: Any, secured: LocalCluster, options: Any, topic: str
+) -> tuple[Rights, Reading, dict[str, Any]]:
+    """Rights, five records a partition, and the options of a member of each protocol."""
     rights, reading = Rights(secured, topic), Reading(secured, topic)
     rights.grant("topic", "group")
     await asyncio.sleep(1)
-    given = options("SASL_PLAINTEXT", "PLAIN", group_id=topic, group_protocol=protocol)
+    given = options("SASL_PLAINTEXT", "PLAIN", group_id=topic, group_protocol=request.param)
     given |= {"topics": [topic], "auto_offset_reset": "earliest", "metadata_max_age_ms": 3000}
     await reading.send(5)
+    return rights, reading, given
+
+
+async def test_the_right_to_read_the_topic(granted: Any, topic: str) -> None:
+    """Each call tells of it; when it is given back, the same consumer goes on."""
+    rights, reading, given = granted
     async with Consumer(**given) as consumer:
         await reading.until(consumer, 5)
         await consumer.commit()
@@ -116,17 +122,9 @@ async def test_the_right_to_read_the_topic(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_the_right_to_read_the_group(
-    secured: LocalCluster, options: Any, topic: str, protocol: str
-) -> None:
+async def test_the_right_to_read_the_group(granted: Any, topic: str) -> None:
     """The consumer ends with the error; another one goes on behind what was committed."""
-    rights, reading = Rights(secured, topic), Reading(secured, topic)
-    rights.grant("topic", "group")
-    await asyncio.sleep(1)
-    given = options("SASL_PLAINTEXT", "PLAIN", group_id=topic, group_protocol=protocol)
-    given |= {"topics": [topic], "auto_offset_reset": "earliest"}
-    await reading.send(5)
+    rights, reading, given = granted
     expected = f"may not (Read|Describe) on the group '{topic}'"
     async with Consumer(**given) as consumer:
         await reading.until(consumer, 5)

@@ -57,7 +57,8 @@ def chaos(
 
     Examples: `python -m experiments chaos --out build/chaos --seconds 600 --brokers 5`,
     `python -m experiments chaos --out build/peers --seconds 180 --peers confluent,java`,
-    `python -m experiments chaos --out build/outage --seconds 90 --outage 30`
+    `python -m experiments chaos --out build/outage --seconds 90 --outage 30`,
+    `python -m experiments chaos --out build/kerberos --seconds 600 --kerberos 60`
     """
 
     results = run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)
@@ -85,6 +86,8 @@ def _show(console: Console, out: Path, results: Results) -> None:
             f"{outage['leaders_elected']:.1f} s, first acknowledgement "
             f"{outage['first_ack_after_leaders_s']} s after that"
         )
+    if results.logins is not None:
+        console.print(f"{results.logins} logins with Kerberos")
     ours = results.ours
     if ours is not None and ours.resources is not None:
         early, late, _most = ours.resources.rss_mb

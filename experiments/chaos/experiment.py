@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from experiments.chaos.ledger import Ledger
 from experiments.chaos.outcomes import read_outcomes
 from experiments.chaos.plan import REPLICATION, Plan
 from experiments.chaos.results import ClientResult, Latencies, Results, resources
+from experiments.chaos.secured import Secured
 from experiments.chaos.streams import Spec
 from experiments.chaos.tool import JavaLoad
 from experiments.chaos.worker_process import WorkerProcess
@@ -41,12 +43,22 @@ class Experiment(BaseExperiment[Plan, Results]):
     """
 
     results_type = Results
+    _secured: Secured | None = None
 
     async def run(self) -> None:
         plan = self.plan
         await asyncio.to_thread(self.folder.mkdir, parents=True, exist_ok=True)
+        with Secured(plan) if plan.kerberos else nullcontext() as self._secured:
+            await self._campaign()
+            if self._secured is not None:
+                self.results.logins = self._secured.logins()
+        self.results.write(self.folder)
+
+    async def _campaign(self) -> None:
+        plan, secured = self.plan, self._secured
         self.watcher.say(f"Starting {plan.brokers} Kafka brokers")
-        async with LocalCluster(brokers=plan.brokers) as cluster:
+        options = {} if secured is None else secured.cluster_options
+        async with LocalCluster(plan.brokers, **options) as cluster:
             self.results.machine = machine_facts(kafka=cluster.version)
             topics = [topic for client in plan.clients for topic in plan.topics(client).values()]
             await create_topics(cluster, topics, plan.partitions, replication=REPLICATION)
@@ -57,10 +69,9 @@ class Experiment(BaseExperiment[Plan, Results]):
             if java is not None:
                 clients.append(await java.judge())
         self.results.clients = clients
-        self.results.write(self.folder)
 
     def _worker(self, cluster: ClusterHandle, client: str) -> WorkerProcess:
-        plan = self.plan
+        plan, secured = self.plan, self._secured
         return WorkerProcess(
             Spec(
                 client=client,
@@ -75,6 +86,7 @@ class Experiment(BaseExperiment[Plan, Results]):
                 record_size=plan.record_size,
                 seed=plan.seed,
                 outcomes=str(self.folder / f"outcomes-{client}.bin"),
+                options={} if secured is None else secured.client_options(cluster),
             )
         )
 

@@ -23,6 +23,7 @@ PEERS = ("aiokafka", "confluent", JAVA)
 REPLICATION = 3
 _PARTITIONS_PER_BROKER = 2
 _MOST_STREAMS = 1 << 16
+_SHORTEST_S = 6  # of a Kerberos ticket
 
 
 def parse_kinds(text: str) -> tuple[str, ...]:
@@ -58,6 +59,9 @@ class Plan:
     outage: Annotated[
         float, "Instead of the schedule: kill all brokers, start them OUTAGE s later."
     ] = 0.0
+    kerberos: Annotated[
+        float, "Log in with Kerberos, over TLS, with tickets of KERBEROS s. 0: plain connections."
+    ] = 0.0
 
     def __post_init__(self) -> None:
         if self.api not in APIS:
@@ -77,6 +81,12 @@ class Plan:
             raise ConfigError(
                 f"--outage must be 0 or more and less than --seconds, not {self.outage:g}"
             )
+        if self.kerberos != 0 and not self.kerberos >= _SHORTEST_S:
+            raise ConfigError(
+                f"--kerberos must be 0 or at least {_SHORTEST_S}, not {self.kerberos:g}"
+            )
+        if self.kerberos and (self.peers or self.api != "kafkaclient"):
+            raise ConfigError("--kerberos goes with neither --peers nor --api aiokafka")
         if JAVA in self.peers and "unkeyed" not in self.kinds:
             raise ConfigError("--peers java needs unkeyed records: its tool sends no others")
 
@@ -93,7 +103,7 @@ class Plan:
     def faults(self) -> list[Fault]:
         if self.outage:
             return outage(self.seconds, self.outage)
-        return schedule(self.seed, self.seconds, self.brokers)
+        return schedule(self.seed, self.seconds, self.brokers, encrypted=self.kerberos > 0)
 
     def topic(self, client: str, kind: str) -> str:
         return f"chaos-{client}-{kind}"
@@ -118,4 +128,5 @@ class Plan:
             "kinds": list(self.kinds),
             "record_size": self.record_size,
             "outage": self.outage,
+            "kerberos": self.kerberos,
         }

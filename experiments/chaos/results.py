@@ -185,6 +185,8 @@ class Results(BaseResults):
     struck: list[Struck] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     clients: list[ClientResult] = field(default_factory=list)
+    logins: int | None = None
+    """With Kerberos: the number of tickets that clients have logged in for."""
 
     @property
     def has_runs(self) -> bool:
@@ -214,6 +216,7 @@ class Results(BaseResults):
             "plan": self.plan,
             "latency_from_s": warm_s(self.plan["seconds"]),
             "down_share": round(down_share(self.struck, self.plan["seconds"]), 3),
+            "logins": self.logins,
             "outages": [asdict(outage) | self._recovery(outage) for outage in self.outages],
             "peers": {
                 found.client: found.as_json() for found in self.clients if found.client != OURS

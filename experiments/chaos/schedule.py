@@ -51,6 +51,8 @@ _MINOR_KINDS = (
     FaultKind.CORRUPT,
     FaultKind.DELAY,
 )
+_ENCRYPTED_KINDS = (FaultKind.CUT, FaultKind.DELAY)
+"""The minor faults that a proxy has without reading requests."""
 _NODE_EVERY_S, _SHORTEST_S, _LONGEST_S = 15.0, 2.0, 12.0
 _LATEST_IN_SLOT_S = 2.0
 _MINOR_EVERY_S = 5.0
@@ -73,17 +75,18 @@ class Fault:
         return {**asdict(self), "kind": self.kind.value}
 
 
-def schedule(seed: int, seconds: float, brokers: int) -> list[Fault]:
+def schedule(seed: int, seconds: float, brokers: int, *, encrypted: bool = False) -> list[Fault]:
     """The faults of a campaign of ``seconds``, in the order of their times.
 
     A broker is killed, terminated or paused every 15 s on average, each as often, for 2 to 12 s,
-    on average 7 s. A smaller fault comes every 5 s. All leaders move every minute. Equal arguments
-    make equal faults.
+    on average 7 s. A smaller fault comes every 5 s; if the connections are ``encrypted``, only one
+    that needs no look into requests. All leaders move every minute. Equal arguments make equal
+    faults.
     """
     rng = Random(f"chaos {seed} {seconds:g} {brokers}")
     faults = [
         *_node_faults(rng, seconds, brokers),
-        *_minor_faults(rng, seconds, brokers),
+        *_minor_faults(rng, seconds, brokers, _ENCRYPTED_KINDS if encrypted else _MINOR_KINDS),
         *_moves(rng, seconds),
         *_growth(rng, seconds),
     ]
@@ -117,9 +120,11 @@ def _node_faults(rng: Random, seconds: float, brokers: int) -> Iterator[Fault]:
         )
 
 
-def _minor_faults(rng: Random, seconds: float, brokers: int) -> Iterator[Fault]:
+def _minor_faults(
+    rng: Random, seconds: float, brokers: int, among: Sequence[FaultKind]
+) -> Iterator[Fault]:
     number = round(seconds / _MINOR_EVERY_S)
-    kinds, nodes = _dealt(rng, _MINOR_KINDS), _dealt(rng, range(brokers))
+    kinds, nodes = _dealt(rng, among), _dealt(rng, range(brokers))
     for place in range(number):
         at = round((place + rng.random()) * seconds / number, 3)
         kind = next(kinds)

@@ -96,7 +96,7 @@ class Connection(Pipeline):
         on_done = partial(_settle, response)
         pending = PendingRequest(correlation_id, on_done, self._clock(), call.api_key.name)
         try:
-            request = call.encode(version, correlation_id, self._client_id)
+            request = call.encode(version, correlation_id, self.client_id)
         except Exception as error:
             raise EncodingError(
                 f"{call.api_key.name} was not sent to {self.node}: the request cannot be encoded: "

@@ -230,11 +230,25 @@ _Address = tuple[
 async def _connected(
     factory: Callable[[], P], sock: socket.socket, **tls: Any
 ) -> tuple[asyncio.Transport, P]:
+    inode = _inode(sock)
     try:
         return await asyncio.get_running_loop().create_connection(factory, sock=sock, **tls)
     except BaseException:
-        sock.close()
+        # If a peer resets the connection at once, uvloop closes the descriptor and leaves its
+        # number in ``sock``, which would close the next file with this number.
+        if _inode(sock) == inode:
+            sock.close()
+        else:
+            sock.detach()
         raise
+
+
+def _inode(sock: socket.socket) -> int | None:
+    """What tells the socket from a later one with the same descriptor; None if it is closed."""
+    try:
+        return os.fstat(sock.fileno()).st_ino
+    except OSError:
+        return None
 
 
 def _close_late_socket(attempt: asyncio.Task[socket.socket]) -> None:

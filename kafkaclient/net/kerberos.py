@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import time
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -41,7 +42,8 @@ _KDC_UNAVAILABLE = 0x96C73A1D
 _TICKET_EXPIRED = 0x96C73A20
 _PASSING = frozenset({_KDC_UNREACHABLE, _KDC_UNRESOLVED, _KDC_UNAVAILABLE, _TICKET_EXPIRED})
 
-_NO_CACHE = 0x96C73AC3  # what libkrb5 says if a keytab cannot be read, or lacks the principal
+_NO_CACHE = 0x96C73AC3  # also of a keytab that cannot be read, or lacks the principal
+_CACHE_IS_BACK_SOON = frozenset({_NO_CACHE, 0x96C73AC7, 0x96C73A8D})  # away, cut short, empty
 
 _LAST_SECONDS_S = 5.0  # with less left of a ticket, a login waits for a new one
 _RETRIES = 20  # until the ticket ends, or fewer: see sasl.kerberos.min.time.before.relogin
@@ -130,7 +132,8 @@ class Tickets:
         self._pause_s = options.sasl_kerberos_min_time_before_relogin / 1000
         self._wall_clock = wall_clock
         self._off_loop: OffLoop[_Ticket] = OffLoop()
-        self._renewal: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Future[_Ticket] | None = None
+        """No task: a KDC that hangs does not keep the client's end waiting."""
         self._ticket: _Ticket | None = None
         self._had_ticket = False
         self._next_login = 0.0
@@ -168,8 +171,8 @@ class Tickets:
             return await self._new_ticket()
         if now >= self._next_login:
             if self._renewal is None or self._renewal.done():
-                renewal = self._renew(ticket)
-                self._renewal = asyncio.create_task(renewal, name="renew a Kerberos ticket")
+                self._renewal = self._off_loop.begin(self._login)
+                self._renewal.add_done_callback(partial(self._renewed, ticket))
             left_s = ticket.ends_at - now
             if left_s < _LAST_SECONDS_S:  # an exchange must not outlive its ticket
                 await asyncio.wait({self._renewal}, timeout=left_s / 2)
@@ -188,9 +191,9 @@ class Tickets:
             self._warn(error, "the last ticket has ended: no new connection can log in")
             raise BrokerConnectionError(self.missing) from error
 
-    async def _renew(self, ticket: _Ticket) -> None:
+    def _renewed(self, ticket: _Ticket, login: asyncio.Future[_Ticket]) -> None:
         try:
-            self._took(await self._off_loop.run(self._login))
+            self._took(login.result())
         except KafkaError as error:
             now, life_s = self._wall_clock(), ticket.ends_at - ticket.taken_at
             self._next_login = now + min(self._pause_s, life_s / _RETRIES)
@@ -245,7 +248,10 @@ class Tickets:
             )
             return GssApi(context, context.step() or b"")
         except gssapi.exceptions.GSSError as error:
-            raise self._failure(error, f"no Kerberos ticket for the service {service}") from error
+            failure = self._failure(error, f"no Kerberos ticket for the service {service}")
+            if error.min_code in _CACHE_IS_BACK_SOON:  # it had a ticket at the login
+                failure = BrokerConnectionError(str(failure))
+            raise failure from error
 
     def _failure(self, error: Any, what: str) -> KafkaError:
         text = f"{what}: {_text(error)}"

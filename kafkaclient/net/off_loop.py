@@ -67,11 +67,15 @@ class OffLoop(Generic[T]):
 
     async def run(self, call: Callable[[], T]) -> T:
         """The result of ``call``; raises its exceptions, and RuntimeError for StopIteration."""
+        return await asyncio.shield(self.begin(call))
+
+    def begin(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """The outcome of ``call``, or of the one that runs. The caller must not cancel it."""
         loop, running = asyncio.get_running_loop(), self._running
         if running is None or running.done() or running.get_loop() is not loop:
             self._running = running = loop.run_in_executor(_threads, _checked, call)
             running.add_done_callback(_retrieve)
-        return await asyncio.shield(running)
+        return running
 
 
 def _checked(call: Callable[[], T]) -> T:

@@ -109,7 +109,7 @@ class Pipeline(asyncio.Protocol):
         self._clock = clock or self._loop.time
         self.node = node
         self.node_id = node_id
-        self._client_id = client_id
+        self.client_id = client_id
         self._request_timeout_s = request_timeout_s
         self._on_close: Callable[[Any, KafkaError | None], None] | None = on_close
         self._on_writable: Callable[[Any], None] | None = on_writable
@@ -354,7 +354,9 @@ class Pipeline(asyncio.Protocol):
     def _reject(self, why: str) -> None:
         error = ProtocolError(f"{self.node} does not speak the Kafka protocol: {why}")
         _log.warning(
-            "%s; closing the connection", error, extra=log_fields(error, broker=self.node_id)
+            "%s; closing the connection",
+            error,
+            extra=log_fields(error, broker=self.node_id, client_id=self.client_id),
         )
         self.close(error)
 
@@ -364,7 +366,7 @@ class Pipeline(asyncio.Protocol):
             "handling the response to %s from %s failed",
             request.api,
             self.node,
-            extra=log_fields(broker=self.node_id),
+            extra=log_fields(broker=self.node_id, client_id=self.client_id),
         )
 
     # --- time limits ------------------------------------------------------------------------

@@ -199,7 +199,8 @@ class SaslSession:
             self._schedule(lifetime)
 
     def _log_fields(self, error: KafkaError | None = None) -> dict[str, object]:
-        return log_fields(error, broker=self._connection.node_id)
+        connection = self._connection
+        return log_fields(error, broker=connection.node_id, client_id=connection.client_id)
 
     async def _mechanism(self) -> Mechanism:
         """The mechanism for the renewal; requests a token until the session ends."""

@@ -34,6 +34,7 @@ from kafkaclient.wire.api import (
 )
 from kafkaclient.wire.api_versions import FIRST_WITH_NODE
 from kafkaclient.wire.reader import FieldReader
+from kafkaclient.wire.telemetry import NO_INSTANCE_ID
 
 with warnings.catch_warnings():
     # On Python 3.11 and 3.12 kafka-python calls a deprecated function while it is imported. An
@@ -47,7 +48,7 @@ with warnings.catch_warnings():
     from kafka.protocol.api_message import ApiMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkaclient.types import Buffer
 
@@ -216,6 +217,23 @@ def _group_heartbeat(reader: FieldReader, *, with_regex: bool) -> Any:
     )
 
 
+def _get_telemetry_subscriptions(reader: FieldReader) -> Any:
+    return SimpleNamespace(
+        client_instance_id=UUID(bytes=bytes(reader.take(16))), expect_response=lambda: True
+    )
+
+
+def _push_telemetry(reader: FieldReader) -> Any:
+    return SimpleNamespace(
+        client_instance_id=UUID(bytes=bytes(reader.take(16))),
+        subscription_id=reader.int32(),
+        terminating=bool(reader.int8()),
+        compression_type=reader.int8(),
+        metrics=bytes(reader.take(reader.uvarint() - 1)),
+        expect_response=lambda: True,
+    )
+
+
 def _numbers(reader: FieldReader) -> list[int]:
     numbers = [reader.int32() for _ in reader.array(4)]
     reader.tagged_fields()
@@ -227,6 +245,8 @@ _HAND_MADE: Mapping[tuple[int, int], Callable[[FieldReader], Any]] = {
     (ApiKey.API_VERSIONS, FIRST_WITH_NODE): _api_versions_with_node,
     (ApiKey.CONSUMER_GROUP_HEARTBEAT, 0): partial(_group_heartbeat, with_regex=False),
     (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1): partial(_group_heartbeat, with_regex=True),
+    (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0): _get_telemetry_subscriptions,
+    (ApiKey.PUSH_TELEMETRY, 0): _push_telemetry,
 }
 
 
@@ -237,8 +257,8 @@ def encode_response(api_key: int, version: int, correlation_id: int, **fields: A
     a list of dicts. A field that is left out has the schema's default. A field that this version
     does not have is ignored. Raises ValueError for a name that the schema does not have.
     """
-    if api_key == ApiKey.CONSUMER_GROUP_HEARTBEAT:
-        return _encoded_heartbeat(correlation_id, **fields)
+    if api_key in _HAND_MADE_RESPONSES:
+        return framed(_HAND_MADE_RESPONSES[api_key](_response_header(correlation_id), **fields))
     if api_key == ApiKey.API_VERSIONS:
         version = min(version, _NEWEST_API_VERSIONS)
     response = _build(_CLASSES[api_key][1], version, fields)
@@ -246,17 +266,21 @@ def encode_response(api_key: int, version: int, correlation_id: int, **fields: A
     return bytes(response.encode(header=True, framed=True))
 
 
-def _encoded_heartbeat(
-    correlation_id: int,
+def _response_header(correlation_id: int) -> bytearray:
+    return bytearray(INT32.pack(0) + INT32.pack(correlation_id) + NO_TAGS)
+
+
+def _heartbeat_response(
+    out: bytearray,
     error_code: int = 0,
     error_message: str | None = None,
     member_id: str | None = None,
     member_epoch: int = 0,
     heartbeat_interval_ms: int = 0,
     assignment: Mapping[UUID, list[int]] | None = None,
-) -> bytes:
-    out = bytearray(INT32.pack(0) + INT32.pack(correlation_id) + NO_TAGS + INT32.pack(0))
-    out += INT16.pack(error_code) + compact_string(error_message) + compact_string(member_id)
+) -> bytearray:
+    out += INT32.pack(0) + INT16.pack(error_code)
+    out += compact_string(error_message) + compact_string(member_id)
     out += INT32.pack(member_epoch) + INT32.pack(heartbeat_interval_ms)
     if assignment is None:
         out += b"\xff"
@@ -266,7 +290,38 @@ def _encoded_heartbeat(
             out += topic_id.bytes + compact_count(len(numbers))
             out += b"".join(map(INT32.pack, numbers)) + NO_TAGS
         out += NO_TAGS
-    return framed(out + NO_TAGS)
+    return out + NO_TAGS
+
+
+def _subscriptions_response(
+    out: bytearray,
+    error_code: int = 0,
+    client_instance_id: UUID = NO_INSTANCE_ID,
+    subscription_id: int = 0,
+    compression_types: Sequence[int] = (),
+    push_interval_ms: int = 0,
+    max_bytes: int = 0,
+    delta_temporality: bool = False,
+    requested_metrics: Sequence[str] = (),
+    throttle_time_ms: int = 0,
+) -> bytearray:
+    out += INT32.pack(throttle_time_ms) + INT16.pack(error_code)
+    out += client_instance_id.bytes + INT32.pack(subscription_id)
+    out += compact_count(len(compression_types)) + bytes(compression_types)
+    out += INT32.pack(push_interval_ms) + INT32.pack(max_bytes) + bytes([delta_temporality])
+    out += compact_count(len(requested_metrics)) + b"".join(map(compact_string, requested_metrics))
+    return out + NO_TAGS
+
+
+def _pushed_response(out: bytearray, error_code: int = 0, throttle_time_ms: int = 0) -> bytearray:
+    return out + INT32.pack(throttle_time_ms) + INT16.pack(error_code) + NO_TAGS
+
+
+_HAND_MADE_RESPONSES: Mapping[int, Callable[..., bytearray]] = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: _heartbeat_response,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _subscriptions_response,
+    ApiKey.PUSH_TELEMETRY: _pushed_response,
+}
 
 
 def _build(data_class: Any, version: int, values: Mapping[str, Any]) -> Any:

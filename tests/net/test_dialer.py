@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
+import ssl
+import struct
 import threading
+from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uvloop
 
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.testing.clock import virtual_time
@@ -114,6 +120,37 @@ async def test_a_name_that_does_not_resolve_is_an_os_error(monkeypatch: Any) -> 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     with pytest.raises(OSError, match="not known"):
         await TcpDialer().dial("no.such.host.invalid", 9092, Quiet)
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_peer_that_resets_at_once_costs_no_other_file(loop_factory: Any) -> None:
+    """The error, and with it the socket, lives longer than the attempt."""
+    server = socket.create_server(("127.0.0.1", 0))
+    no_linger = struct.pack("ii", 1, 0)
+
+    def reset_all() -> None:
+        with suppress(OSError):
+            while True:
+                peer, _ = server.accept()
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
+                peer.close()
+
+    async def dial() -> None:
+        context = ssl.create_default_context()
+        tls = SimpleNamespace(context=lambda: context)
+        dialer = TcpDialer(tls=tls)  # type: ignore[arg-type]
+        for _ in range(50):
+            with pytest.raises(OSError) as failed:  # noqa: PT011 - its kind depends on the moment
+                await dialer.dial("127.0.0.1", server.getsockname()[1], Quiet)
+            others = os.pipe()
+            del failed
+            gc.collect()
+            for other in others:
+                os.close(other)  # raises if it has been closed
+
+    threading.Thread(target=reset_all, daemon=True).start()
+    with server, asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(dial())
 
 
 async def test_a_factory_that_fails_leaves_no_socket_open() -> None:

@@ -16,6 +16,12 @@ from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.fetch import ListOffsetsCall, ListOffsetsResult, PartitionOffset
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.producer_ids import InitProducerIdCall, InitProducerIdResult
+from kafkaclient.wire.telemetry import (
+    GetTelemetrySubscriptionsCall,
+    PushTelemetryCall,
+    TelemetryPushed,
+    TelemetrySubscription,
+)
 from kafkaclient.wire.topics import (
     CreateTopicsCall,
     DeleteTopicsCall,
@@ -96,8 +102,38 @@ CALLS: list[tuple[Any, dict[str, Any], Any]] = [
         },
         ListOffsetsResult((PartitionOffset("t", 1, 0, 99, -1, 2),), 5),
     ),
+    (
+        GetTelemetrySubscriptionsCall(TOPIC_ID),
+        {
+            "throttle_time_ms": 5,
+            "error_code": 3,
+            "client_instance_id": TOPIC_ID,
+            "subscription_id": -9,
+            "compression_types": [4, 1],
+            "push_interval_ms": 300_000,
+            "max_bytes": 1_048_576,
+            "delta_temporality": True,
+            "requested_metrics": ["org.apache.kafka.producer.", ""],
+        },
+        TelemetrySubscription(
+            3,
+            TOPIC_ID,
+            -9,
+            (4, 1),
+            300_000,
+            1_048_576,
+            True,
+            ("org.apache.kafka.producer.", ""),
+            5,
+        ),
+    ),
+    (
+        PushTelemetryCall(TOPIC_ID, -9, True, 4, b"metrics"),
+        {"throttle_time_ms": 5, "error_code": 118},
+        TelemetryPushed(118, 5),
+    ),
 ]
-for _, fields, _ in CALLS[-1:]:
+for _, fields, _ in CALLS[-3:-2]:
     fields["topics"][0]["partitions"][0]["error_code"] = 0
 
 EVERY_VERSION = [
@@ -198,6 +234,16 @@ def test_list_offsets_sends_the_leader_epochs_that_it_is_given(version):
     assert [(p.partition_index, p.timestamp) for p in topic.partitions] == [(0, -1), (3, -1)]
     if version >= 4:
         assert [p.current_leader_epoch for p in topic.partitions] == [-1, 5]
+
+
+def test_telemetry_names_the_client_and_carries_bytes():
+    asked = sent(GetTelemetrySubscriptionsCall(TOPIC_ID), 0)
+    assert asked.client_instance_id == TOPIC_ID
+    pushed = sent(PushTelemetryCall(TOPIC_ID, -9, True, 4, b"metrics" * 100), 0)
+    assert (pushed.client_instance_id, pushed.subscription_id) == (TOPIC_ID, -9)
+    assert (pushed.terminating, pushed.compression_type) == (True, 4)
+    assert pushed.metrics == b"metrics" * 100
+    assert sent(PushTelemetryCall(TOPIC_ID, 1, False, 0, b""), 0).metrics == b""
 
 
 # --- ApiVersions --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Kerberos with a gssapi of this file: integration/security/test_kerberos.py has the real one."""
+"""Kerberos with a gssapi of this file: integration/security/kerberos has the real one."""
 
 from __future__ import annotations
 
@@ -273,6 +273,18 @@ async def test_what_passes_can_be_retried(kdc: Kdc, code: int, kind: type[Except
     kdc.error = GSSError(code, "libkrb5's words")
     with pytest.raises(kind, match="for the service kafka@a: libkrb5's words"):
         await tickets.mechanism("a")
+
+
+@virtual_time
+@pytest.mark.parametrize("code", [_NO_CACHE, 0x96C73AC7, 0x96C73A8D])
+async def test_a_cache_that_goes_after_the_login_may_come_back(kdc: Kdc, code: int) -> None:
+    tickets = _tickets(sasl_kerberos_ticket_cache="KCM:")
+    await tickets.mechanism("a")
+    kdc.error = GSSError(code, "no cache")
+    with pytest.raises(BrokerConnectionError, match="for the service kafka@b: no cache"):
+        await tickets.mechanism("b")
+    kdc.error = None
+    await tickets.mechanism("b")
 
 
 # --- what is wrong at the start -------------------------------------------------------------------

@@ -35,7 +35,7 @@ __all__ = ["AIOKafkaConsumer"]
 class DropInConsumer(Consumer):
     """The consumer of a drop-in, as in aiokafka: what is handed out is finished, and after the end
     it is still known which partitions there were. Then ``pause``, ``resume`` and ``seek`` of them
-    do nothing."""
+    do nothing, and ``subscribe`` and ``assign`` only change what is told."""
 
     _finishes_at_once = True
     _had: dict[OwnPartition, tuple[int | None, LastFetch | None]] | None = None
@@ -78,6 +78,18 @@ class DropInConsumer(Consumer):
 
     def resume(self, *partitions: tuple[str, int]) -> None:
         super().resume(*(each for each in partitions if each not in (self._had or ())))
+
+    def subscribe(self, topics: Iterable[str] = (), *, pattern: str | None = None) -> None:
+        if self.is_running:
+            super().subscribe(topics, pattern=pattern)
+        else:
+            self._had = self._subscription = None
+
+    def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        if self.is_running:
+            super().assign(partitions)
+        else:
+            self._had = {OwnPartition(*each): (None, None) for each in partitions}
 
     def unsubscribe(self) -> None:
         self._had, self._had_paused = None, frozenset()

@@ -13,7 +13,7 @@ from kafkaclient.aiokafka.errors import Translation, joined_error
 from kafkaclient.aiokafka.structs import TopicPartition
 from kafkaclient.aiokafka.subscribing import check_partitions
 from kafkaclient.errors import BrokerError, ConsumerStateError, PartitionOutOfRangeError
-from kafkaclient.topic_names import several
+from kafkaclient.topic_names import several_partitions
 from kafkaclient.types import OffsetAndMetadata
 
 if TYPE_CHECKING:
@@ -199,15 +199,15 @@ class OffsetsMixin:
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition. Raises as :meth:`offsets_for_times`."""
-        return await self._ends(several(partitions, "partitions"), "earliest")
+        return await self._ends(several_partitions(partitions), "earliest")
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset behind the last record of each partition. Raises as
         :meth:`offsets_for_times`."""
-        return await self._ends(several(partitions, "partitions"), "latest")
+        return await self._ends(several_partitions(partitions), "latest")
 
     async def _ends(
-        self, partitions: Iterable[TopicPartition], at: Literal["earliest", "latest"]
+        self, partitions: Iterable[tuple[str, int]], at: Literal["earliest", "latest"]
     ) -> dict[TopicPartition, int]:
         with _Lookup():
             found = await self._consumer.offsets(list(partitions), at)

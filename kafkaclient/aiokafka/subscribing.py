@@ -14,7 +14,7 @@ from kafkaclient.aiokafka.errors import Translation
 from kafkaclient.aiokafka.structs import TopicPartition
 from kafkaclient.consumer import RebalanceListener
 from kafkaclient.errors import ConfigError, KafkaError
-from kafkaclient.topic_names import several
+from kafkaclient.topic_names import several, several_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
@@ -186,7 +186,8 @@ class SubscriptionMixin:
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         """Consume topics (a list, tuple or set), or the topics whose names begin with a match of
-        the pattern, in place of former ones. Without ``group_id`` all their partitions.
+        the pattern, in place of former ones. Without ``group_id`` all their partitions. After
+        ``stop`` it only changes what :meth:`subscription` returns.
 
         Raises TypeError or ValueError for what is neither, IllegalStateError after :meth:`assign`,
         or after a subscription of the other kind.
@@ -216,8 +217,9 @@ class SubscriptionMixin:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Consume these partitions, in place of former ones, without being a member of a group.
-        Raises IllegalStateError after :meth:`subscribe`."""
-        given = several(partitions, "partitions")
+        After ``stop`` it only changes what :meth:`assignment` returns. Raises IllegalStateError
+        after :meth:`subscribe`."""
+        given = several_partitions(partitions)
         self._check_kind(bool(self._topics or self._pattern))
         self._by_hand = theirs(given)
         if self._is_started:
@@ -237,13 +239,14 @@ class SubscriptionMixin:
                 self._consumer.unsubscribe()
 
     def _resubscribe(self) -> None:
-        if self._group_id is not None:
-            self._consumer.subscribe(self._topics, pattern=self._pattern)
-            return
         if self._follower is not None:
             self._follower.stop()
+            self._follower = None
             self._consumer.unsubscribe()
-        interval_s = self._consumer.config.metadata_max_age_ms / 1000
+        if self._group_id is not None or not self._consumer.is_running:
+            self._consumer.subscribe(self._topics, pattern=self._pattern)
+            return
+        interval_s = self._consumer.config.look_every_s
         self._follower = TopicFollower(self._consumer, self._topics, self._pattern, interval_s)
         self._follower.start()
 
@@ -263,7 +266,8 @@ class SubscriptionMixin:
         return self._consumer.subscription if self._pattern else self._topics
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that this consumer has now, or had when it was stopped."""
+        """The partitions that this consumer has now, had when it was stopped, or was assigned by
+        hand since."""
         if not self._is_started:
             return set(self._by_hand or ())
         return theirs(self._consumer.assignment) if self._is_assigned else set()

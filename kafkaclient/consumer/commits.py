@@ -125,18 +125,32 @@ class Commits:
     async def commit_before(
         self, what: str, timeout_s: float, partitions: Iterable[TopicPartition] | None = None
     ) -> None:
-        """Commit what is finished, before the partitions are given up. Raises as
-        :meth:`commit_last`."""
+        """Commit what is finished, before the partitions are given up, and log which records are
+        not. Raises as :meth:`commit_last`."""
+        self._warn_of_unfinished(what, partitions)
         await self.commit_last(
             what, timeout_s, partial(self._partitions.finished_offsets, partitions)
         )
+
+    def _warn_of_unfinished(self, what: str, partitions: Iterable[TopicPartition] | None) -> None:
+        unfinished = self._partitions.unfinished(partitions)
+        if unfinished and self._offsets is not None:
+            lowest = [f"{where} from offset {offset}" for where, (offset, _) in unfinished.items()]
+            _log.warning(
+                "%s: %d records were handed out and are not done(), so they will be consumed "
+                "again: %s%s",
+                what,
+                sum(count for _, count in unfinished.values()),
+                ", ".join(lowest[:10]),
+                ", ..." if len(lowest) > 10 else "",
+            )
 
     async def commit_last(
         self, what: str, timeout_s: float, wanted: Callable[[], Mapping[TopicPartition, int]]
     ) -> None:
         """Commit these offsets, unless only the application commits. Never raises a KafkaError:
         records after the last commit are consumed again by their next owner."""
-        if self._interval_s is None:
+        if self._interval_s is None or self._offsets is None:
             return
         try:
             async with time_limit(timeout_s):
@@ -145,5 +159,5 @@ class Commits:
             _log.warning(
                 "%s: no commit, so records that are finished may be consumed again: %s",
                 what,
-                str(error) or f"no answer within {timeout_s:g} s",
+                str(error) or self._offsets.silence(timeout_s),
             )

@@ -6,32 +6,37 @@ import asyncio
 import time
 from operator import index
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, Never, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, Self
 
-from kafkaclient.cluster.waits import close_dropped
+from kafkaclient.cluster.waits import close_dropped, in_another_loop
 from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.consumer.observation import ObservationMixin
 from kafkaclient.consumer.polls import NO_LIMIT
 from kafkaclient.consumer.records import RecordStream
 from kafkaclient.consumer.runtime import ConsumerRuntime
-from kafkaclient.consumer.subscription import RebalanceListener, Subscription, in_listener
+from kafkaclient.consumer.subscription import (
+    RebalanceListener,
+    Subscription,
+    check_topics_are_named,
+    in_listener,
+)
 from kafkaclient.errors import ConfigError, ConsumerStateError
-from kafkaclient.topic_names import check_topic_name, several
-from kafkaclient.types import TopicPartition
+from kafkaclient.metrics_push.points import ApplicationMetrics
+from kafkaclient.topic_names import check_topic_name, partition_of, several, several_partitions
+from kafkaclient.types import Key_co, Value_co
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
     from typing import Unpack
 
     from kafkaclient.config.keywords import ConsumerKeywords
-    from kafkaclient.consumer.deserializers import DeserializedRecords
     from kafkaclient.consumer.records import Record
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.reader.batch import FetchedBatch
-    from kafkaclient.types import OffsetAndMetadata
+    from kafkaclient.types import OffsetAndMetadata, TopicPartition
 
 
-class Consumer(ObservationMixin):
+class Consumer(ObservationMixin, Generic[Key_co, Value_co]):
     """Consumes topics, as a member of a group.
 
     ::
@@ -46,6 +51,9 @@ class Consumer(ObservationMixin):
     unless ``record.done()`` or :meth:`commit` has finished it. To handle records concurrently, use
     :meth:`tracked`.
 
+    Type checkers know the types of keys and values from the deserializers. Where they do not, name
+    the types: ``Consumer[bytes, Order](...)``. ``Consumer`` alone has bytes.
+
     Parameters: options as for :class:`~kafkaclient.Producer`; those of the fetches, the group and
     the commits are Java's (docs/reference/consumer-options.md). ``topics`` or ``pattern``: what the
     group consumes, see :meth:`subscribe`. ``listener`` is told of rebalances. A consumer belongs to
@@ -54,6 +62,7 @@ class Consumer(ObservationMixin):
     Raises:
         ConfigError: an option is unknown, unusable or in conflict with another, or there are topics
             and no ``group_id``.
+        TypeError: topics were given without the name ``topics``.
     """
 
     _runtime: ConsumerRuntime | None = None  # also for __del__ after __init__ raised
@@ -64,7 +73,7 @@ class Consumer(ObservationMixin):
         self,
         bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
         /,
-        *,
+        *misplaced: Never,
         topics: Iterable[str] = (),
         pattern: str | None = None,
         listener: RebalanceListener | None = None,
@@ -72,8 +81,9 @@ class Consumer(ObservationMixin):
         clock: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
         rng: Random | None = None,
-        **options: Unpack[ConsumerKeywords],
+        **options: Unpack[ConsumerKeywords[Key_co, Value_co]],
     ) -> None:
+        check_topics_are_named(self, bootstrap_or_mapping, misplaced, options)
         self.config: ConsumerConfig = ConsumerConfig.build(bootstrap_or_mapping, options)
         self._subscription: Subscription | None = None
         topics = several(topics, "topics")
@@ -84,6 +94,7 @@ class Consumer(ObservationMixin):
         self._clock = clock
         self._wall_clock = wall_clock
         self._rng = rng or Random()
+        self._application_metrics = ApplicationMetrics()
         self._is_closed = self._is_closing = False
         self._closing: asyncio.Task[None] | None = None
         self._stream: RecordStream | None = None
@@ -135,12 +146,15 @@ class Consumer(ObservationMixin):
             clock=self._clock,
             wall_clock=self._wall_clock,
             rng=self._rng,
+            application_metrics=self._application_metrics,
             finish_at_once=self._finishes_at_once,
         )
 
     async def stop(self) -> None:
         """Commit what is finished, leave the group, and disconnect. Loops of other tasks end. Does
-        not wait for a record in hand. If it is canceled, stopping continues. In a method of the
+        not wait for a record in hand, and logs how many of :meth:`tracked` are not done. Without
+        brokers it takes up to 15 s: 10 s for the commit, and 5 s for the group; a rebalance
+        listener may take 30 s more. If it is canceled, stopping continues. In a method of the
         rebalance listener it returns at once. Raises ConsumerStateError in another event loop than
         that of :meth:`start`."""
         if self._runtime is None:
@@ -169,7 +183,7 @@ class Consumer(ObservationMixin):
 
     # --- taking records ---------------------------------------------------------------------------
 
-    def __aiter__(self) -> RecordStream | DeserializedRecords:
+    def __aiter__(self) -> AsyncIterator[Record[Key_co, Value_co]]:
         """Records, each finished when the next one is taken. Raises, while it is iterated over:
 
         BrokerError: the group refuses this member, such as another one with the same
@@ -179,19 +193,20 @@ class Consumer(ObservationMixin):
         DeserializationError: a record cannot be deserialized; the position stays before it.
         RegistryUnavailableError: deserializers need the schema registry, which does not answer.
         UnreadableBatchError: a batch in the log is damaged; seek behind it to go on.
-        ConsumerStateError: the consumer is not running, or another task takes records.
+        ConsumerStateError: the consumer is not running, has neither topics nor partitions, or
+            another task takes records.
         Exception: what the rebalance listener has raised.
         """
         return self._records(tracked=False)
 
-    def tracked(self) -> RecordStream | DeserializedRecords:
+    def tracked(self) -> AsyncIterator[Record[Key_co, Value_co]]:
         """Records that are finished when their :meth:`.Record.done` is called, in any order: for
         handlers that run concurrently. Committed is the offset up to which all are finished. Raises
         as ``async for record in consumer``."""
         return self._records(tracked=True)
 
-    def _records(self, *, tracked: bool) -> RecordStream | DeserializedRecords:
-        runtime, number = self._running(), self._begin_loop()
+    def _records(self, *, tracked: bool) -> AsyncIterator[Record[Key_co, Value_co]]:
+        runtime, number = self._begin_loop()
         rows = runtime.partitions.begin_loop(tracked=tracked, whole=False)
 
         async def refill() -> Any:
@@ -201,13 +216,15 @@ class Consumer(ObservationMixin):
         self._stream = RecordStream(rows, refill)
         return runtime.records(self._stream)
 
-    def _begin_loop(self) -> int:
-        """Take over from the loop before. Returns the loop's number."""
+    def _begin_loop(self) -> tuple[ConsumerRuntime, int]:
+        """Take over from the loop before. Returns the loop's number with the runtime."""
+        runtime = self._running()
+        runtime.check_consumes()
         if self._stream is not None:
             self._stream.end()
             self._stream = None
         self._loop_number += 1
-        return self._loop_number
+        return runtime, self._loop_number
 
     def _check_loop(self, number: int) -> None:
         if number != self._loop_number:
@@ -219,7 +236,7 @@ class Consumer(ObservationMixin):
     async def batches(self) -> AsyncIterator[FetchedBatch]:
         """Batches of records of one partition, as columns (Arrow) or rows, in bytes. A batch is
         finished when the next one is taken. Raises as ``async for record in consumer``."""
-        runtime, number = self._running(), self._begin_loop()
+        runtime, number = self._begin_loop()
         rows = runtime.partitions.begin_loop(tracked=False, whole=True)
         while True:
             self._check_loop(number)
@@ -231,7 +248,7 @@ class Consumer(ObservationMixin):
             yield rows.batch
             rows = None
 
-    async def getone(self, *partitions: tuple[str, int]) -> Record:
+    async def getone(self, *partitions: tuple[str, int]) -> Record[Key_co, Value_co]:
         """A record of these partitions; without arguments of all. It waits for one, and is finished
         at the next call for its partition. Several tasks may call it, each for its own partitions.
         Raises as ``async for record in consumer``, and ConsumerStateError when the consumer is
@@ -246,7 +263,7 @@ class Consumer(ObservationMixin):
         *partitions: tuple[str, int],
         timeout_ms: float = 0,
         max_records: int | None = None,
-    ) -> dict[TopicPartition, list[Record]]:
+    ) -> dict[TopicPartition, list[Record[Key_co, Value_co]]]:
         """Records of these partitions, at most ``max_records``; without arguments of all. If none
         were fetched, it waits for up to ``timeout_ms``; then, and when the consumer is closed, the
         result is empty. Otherwise as :meth:`getone`."""
@@ -255,9 +272,8 @@ class Consumer(ObservationMixin):
 
     async def _poll(
         self, partitions: tuple[tuple[str, int], ...], timeout_s: float | None, most: int
-    ) -> dict[TopicPartition, list[Record]] | None:
-        runtime = self._running()
-        self._begin_loop()
+    ) -> dict[TopicPartition, list[Record[Key_co, Value_co]]] | None:
+        runtime, _ = self._begin_loop()
         return await runtime.poll(partitions, timeout_s, most)  # type: ignore[arg-type]
 
     # --- what is consumed -------------------------------------------------------------------------
@@ -295,15 +311,16 @@ class Consumer(ObservationMixin):
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Consume these partitions, in place of the former ones, without being a member of a group.
-        With a ``group_id`` offsets are committed all the same, as long as the group has no members.
+        With a ``group_id`` offsets are committed all the same, as long as the group has no members;
+        also what was finished of partitions that are assigned no more.
 
         Raises ConsumerStateError if the consumer subscribes to topics, or is not running;
         InvalidTopicError, TypeError or ValueError for what is no partition.
         """
-        given = [TopicPartition(*each) for each in several(partitions, "partitions")]
+        given = several_partitions(partitions)
         for where in given:
             check_topic_name(where.topic)
-            if index(where.partition) < 0:
+            if where.partition < 0:
                 raise ValueError(f"{where}: there is no partition {where.partition}")
         self._running().assign(given)
 
@@ -326,7 +343,7 @@ class Consumer(ObservationMixin):
         offset, TypeError for what is no integer.
         """
         if not 0 <= index(offset) < 2**63 - 1:
-            raise ValueError(f"{TopicPartition(*partition)}: no offset {offset}")
+            raise ValueError(f"{partition_of(partition)}: no offset {offset}")
         self._running().partitions.seek(partition, offset)
 
     async def seek_to(
@@ -337,10 +354,10 @@ class Consumer(ObservationMixin):
         """Continue at the first offset, behind the last record, or at the first record that is not
         older than a time (milliseconds since the epoch; at the end if there is none). Default: all
         assigned partitions. Raises as :meth:`offsets`."""
+        named = None if partitions is None else several_partitions(partitions)
         runtime = self._running()
-        given = runtime.partitions.assigned if partitions is None else partitions
-        wanted = [TopicPartition(*each) for each in given]
-        found = await self.offsets(wanted, at)
+        given = runtime.partitions.assigned if named is None else named
+        found = await self.offsets(given, at)
         missing = [where for where, offset in found.items() if offset is None]
         ends = await self.offsets(missing, "latest") if missing else {}
         for where, offset in found.items():
@@ -385,7 +402,7 @@ class Consumer(ObservationMixin):
         """
         runtime = self._running()
         if offsets is not None:
-            offsets = {TopicPartition(*where): each for where, each in offsets.items()}
+            offsets = {partition_of(where): each for where, each in offsets.items()}
         elif not in_listener.get():
             runtime.partitions.finish_hand()
         try:
@@ -398,17 +415,16 @@ class Consumer(ObservationMixin):
         self, partitions: Collection[tuple[str, int]]
     ) -> dict[TopicPartition, int | None]:
         """The group's committed offsets; None where there is none. Raises as :meth:`commit`."""
+        wanted = several_partitions(partitions)
         offsets = self._running().group_offsets
         if offsets is None:
             raise ConsumerStateError("only a consumer with a group_id has committed offsets")
-        return await offsets.committed([TopicPartition(*each) for each in partitions])
+        return await offsets.committed(wanted)
 
     def _running(self) -> ConsumerRuntime:
         if self._runtime is None or self._is_closed:
             state = "closed" if self._is_closed else "not started: use `async with`, or start()"
             raise ConsumerStateError(f"the consumer is {state}")
         if asyncio._get_running_loop() not in (self._runtime.loop, None):
-            raise ConsumerStateError(
-                "the consumer belongs to the event loop that it was started in"
-            )
+            raise ConsumerStateError(in_another_loop("consumer", self._runtime.loop))
         return self._runtime

@@ -7,10 +7,12 @@ import logging
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
+from kafkaclient.consumer.steps import two_tasks
 from kafkaclient.dead_letters import error_text
 from kafkaclient.errors import ConfigError, DeserializationError
 from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.serializers import SerializationContext, function_of
+from kafkaclient.types import Value_co
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from kafkaclient.config.consumer import ConsumerConfig
     from kafkaclient.consumer.partitions import Partitions
     from kafkaclient.consumer.records import Record, RecordStream, Rows
+    from kafkaclient.consumer.steps import RowFeed
     from kafkaclient.types import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -25,14 +28,16 @@ _log = logging.getLogger(__name__)
 _LOG_EVERY_S = 10.0  # seconds between two messages about records of one partition
 
 
-class Deserializer(Protocol):
+class Deserializer(Protocol[Value_co]):
     """A deserializer that gets the record's topic and headers (Java: ``Deserializer``).
 
     It is given as ``key_deserializer`` or ``value_deserializer``. An object that can be called is
     used as a function of the bytes alone, also if it has a method ``deserialize``.
     """
 
-    def deserialize(self, data: bytes, context: SerializationContext, /) -> Any:
+    def deserialize(
+        self, data: bytes, context: SerializationContext, /
+    ) -> Awaitable[Value_co] | Value_co:
         """What the bytes stand for, or an awaitable of it. The key is deserialized before the
         value; ``context.headers`` is a list of the record's headers.
 
@@ -80,8 +85,13 @@ class Deserializing:
     called for each record that is skipped or given to the application's handler."""
 
     def __init__(
-        self, config: ConsumerConfig, clock: Callable[[], float], on_dropped: Callable[[], None]
+        self,
+        config: ConsumerConfig,
+        clock: Callable[[], float],
+        on_dropped: Callable[[], None],
+        feed: RowFeed,
     ) -> None:
+        self.feed = feed
         self._key = _Field("key", config.key_deserializer)
         self._value = _Field("value", config.value_deserializer)
         self._on_error = config.on_error
@@ -94,7 +104,7 @@ class Deserializing:
         """The records of a loop, deserialized."""
         return DeserializedRecords(stream, self)
 
-    async def apply(self, record: Record) -> Record:
+    async def apply(self, record: Record) -> Record[Any, Any]:
         """The record with its key and value as objects. Raises DeserializationError."""
         headers = list(record.headers)
         key = await self._key.apply(record, record.key, headers)
@@ -102,16 +112,19 @@ class Deserializing:
 
     async def polled(
         self, found: Mapping[TopicPartition, list[Record]], partitions: Partitions
-    ) -> dict[TopicPartition, list[Record]]:
+    ) -> dict[TopicPartition, list[Record[Any, Any]]]:
         """The records that ``getone`` and ``getmany`` give. At a record that fails, it and those
-        behind it are given back. Raises its error if no other record is left."""
+        behind it are given back; so are all of a partition that was sought, paused or given up
+        meanwhile. Raises the error if no other record is left."""
         rows = {where: partitions[where].rows for where in found}
         kept = dict.fromkeys(found, 0)
-        given: dict[TopicPartition, list[Record]] = {}
+        given: dict[TopicPartition, list[Record[Any, Any]]] = {}
         failure: Exception | None = None
         try:
             taken = {where: await self._until_failure(each) for where, each in found.items()}
             for where, (records, count, error) in taken.items():
+                if _is_over(partitions, rows[where], where):
+                    continue
                 kept[where] = count
                 failure = failure or error
                 if records:
@@ -125,10 +138,10 @@ class Deserializing:
 
     async def _until_failure(
         self, records: list[Record]
-    ) -> tuple[list[Record], int, Exception | None]:
+    ) -> tuple[list[Record[Any, Any]], int, Exception | None]:
         """The records up to the first that fails and is not dropped, the number of records before
         that one, and its error."""
-        found: list[Record] = []
+        found: list[Record[Any, Any]] = []
         for count, raw in enumerate(records):
             try:
                 try:
@@ -175,6 +188,12 @@ class Deserializing:
         _log.warning("%s; it was %s%s", error, what, more, extra=fields)
 
 
+def _is_over(partitions: Partitions, rows: Rows | None, where: TopicPartition) -> bool:
+    """Whether the partition was sought, paused or given up since it handed out the rows."""
+    is_same = where in partitions and partitions[where].rows is rows
+    return not is_same or (rows is not None and rows.is_cut)
+
+
 def _give_back(partitions: Partitions, rows: Rows | None, records: list[Record]) -> None:
     """The position of a partition is before these records again, the last that it has handed out,
     unless it was sought or given up meanwhile."""
@@ -191,11 +210,21 @@ class DeserializedRecords:
     def __init__(self, records: RecordStream, shared: Deserializing) -> None:
         self._records = records
         self._shared = shared
+        self._is_busy = False
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Record:
+    async def __anext__(self) -> Record[Any, Any]:
+        if self._is_busy:  # the other record would be finished, or given back in place of this one
+            raise two_tasks()
+        self._is_busy = True
+        try:
+            return await self._next()
+        finally:
+            self._is_busy = False
+
+    async def _next(self) -> Record[Any, Any]:
         while True:
             raw = await anext(self._records)
             rows = self._records.rows
@@ -205,22 +234,26 @@ class DeserializedRecords:
             except DeserializationError as error:
                 try:
                     await self._shared.drop(raw, error)
-                except BaseException:
-                    self._give_back(rows, raw)
+                except BaseException as failed:
+                    self._give_back(rows, raw, failed)
                     raise
                 if self._records.rows is rows:
                     raw.done()
-            except BaseException:
-                self._give_back(rows, raw)
+            except BaseException as failed:
+                self._give_back(rows, raw, failed)
                 raise
             else:
                 if rows is self._records.rows and not rows.is_cut:
+                    self._shared.feed.loop_error = None
                     return record
                 # Meanwhile it was sought, paused or given up, or another loop has begun.
                 self._give_back(rows, raw)
 
-    def _give_back(self, rows: Rows, raw: Record) -> None:
-        """The position is before the record again: another loop begins with it."""
+    def _give_back(self, rows: Rows, raw: Record, error: BaseException | None = None) -> None:
+        """The position is before the record again: another loop begins with it. ``error`` ends this
+        one."""
         if self._records.rows is rows:
+            if isinstance(error, Exception):
+                self._shared.feed.loop_error = error
             rows.give_back()
             raw.done()  # nothing is in hand: a rebalance need not wait

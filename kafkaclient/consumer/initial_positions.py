@@ -81,7 +81,8 @@ class InitialPositions:
             except AuthorizationError as error:
                 if error.code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
                     raise  # as where the member joins and has its heartbeats
-                partitions.complain(error)  # the right may be granted
+                # The right may be granted.
+                partitions.complain(error, [each.topic_partition for each in partitions.starting])
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -226,6 +227,6 @@ def restart(partitions: Partitions, where: TopicPartition, error: KafkaError, po
         partitions.reset(where)
     elif isinstance(error, AuthorizationError):
         partitions.fetch_again(where)  # the right may be granted
-        partitions.complain(error)
+        partitions.complain(error, [where])
     else:
         raise error

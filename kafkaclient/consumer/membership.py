@@ -92,7 +92,10 @@ class Membership:
         self._told: Subscription | None = None
         """The subscription that the group knows."""
         self.has_assignment = False
-        """Whether the group has assigned partitions, maybe none, for the last subscription."""
+        """Whether the group has assigned partitions, maybe none, for the last subscription, and
+        the member has not been lost since."""
+        self.denial: KafkaError | None = None
+        """Why a topic of the subscription may not be described, as of the last look."""
         self._commits: Commits | None = None
         self._member: GroupMember | None = None
         self._is_classic = config.group_protocol == "classic"
@@ -152,8 +155,9 @@ class Membership:
         """The consumer has unsubscribed from these partitions: commit what was finished."""
         assert self._commits is not None
         if partitions:
-            self._reports.revoked(partitions)
-            await self._tell(self._listener.on_revoked, partitions)
+            told = frozenset(partitions)
+            self._reports.revoked(told)
+            await self._tell(self._listener.on_revoked, told)
         await self._commits.commit_last("unsubscribe", _COMMIT_TIMEOUT_S, lambda: offsets)
 
     async def leave(self, reason: str = "the consumer is closed") -> None:
@@ -279,24 +283,30 @@ class Membership:
     async def _watch_topics(
         self, member: GroupMember, topics_changed: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Join again when the subscription has changed, when other topics match its pattern, and as
-        the leader when topics of the group have other partitions than at the last assignment."""
-        longest_s = self._config.metadata_max_age_ms / 1000
+        """Join again when the subscription has changed. In a classic group also when other topics
+        match its pattern, and as the leader when topics of the group have other partitions than at
+        the last assignment; with KIP-848 the coordinator looks for these."""
+        longest_s = self._config.look_every_s
         pause_s = min(_FIRST_LOOK_S, longest_s)
+        has_changed = False
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._look.wait()
             pause_s = min(2 * pause_s, longest_s)
+            has_changed |= self._look.is_set()
+            self._look.clear()
             try:
-                if self._look.is_set():
-                    self._look.clear()
+                if has_changed:
                     await self._learn_topics()
+                    has_changed = False
                     member.request_rejoin("the subscription has changed")
-                elif not self._matches:
+                elif self._matches:
+                    if await self._learn_topics():
+                        member.request_rejoin("other topics match the pattern")
+                elif self._is_classic:
                     await self._group_topics.check(self._subscribed)
-                elif await self._learn_topics():
-                    member.request_rejoin("other topics match the pattern")
+                    self.denial = None
                 if await topics_changed():
                     member.request_rejoin("topics of the group have other partitions")
                     pause_s = min(_FIRST_LOOK_S, longest_s)
@@ -313,6 +323,7 @@ class Membership:
     def rebalance_ended(self) -> None:
         self._metrics.rebalance_ended()
         self.has_assignment = self._told is self._subscription
+        self.denial = None
         self._partitions.notify()
 
     async def added(self, partitions: Set[TopicPartition]) -> None:
@@ -326,8 +337,9 @@ class Membership:
             return
         _log.info("group %s: %s added", self._connection.group_id, listed(partitions))
         self._partitions.add(partitions, self._subscribed.is_new, self._subscribed.first_id)
-        self._reports.assigned(partitions)
-        await self._tell(self._listener.on_assigned, partitions)
+        told = frozenset(partitions)
+        self._reports.assigned(told)
+        await self._tell(self._listener.on_assigned, told)
         self._partitions.start(partitions)
 
     async def revoked(self, partitions: Set[TopicPartition]) -> None:
@@ -343,19 +355,22 @@ class Membership:
     async def _give_up(self, partitions: Set[TopicPartition]) -> None:
         assert self._commits is not None
         self._giving_up |= partitions
-        self._reports.revoked(partitions)
+        told = frozenset(partitions)
+        self._reports.revoked(told)
         try:
-            await self._tell(self._listener.on_revoked, partitions)
+            await self._tell(self._listener.on_revoked, told)
         finally:
             self._giving_up -= partitions
-            what = "partitions are revoked"
+            what = "the consumer is closed" if self._is_closing else "partitions are revoked"
             await self._commits.commit_before(what, _COMMIT_TIMEOUT_S, partitions)
             self._partitions.remove(partitions)
 
     def denied(self, error: BrokerError) -> None:
+        self.denial = error
         self._partitions.complain(error)
 
     def lost(self, partitions: Set[TopicPartition]) -> None:
+        self.has_assignment = False
         if not partitions:
             return
         self._metrics.membership_lost()
@@ -365,11 +380,12 @@ class Membership:
             *(self._connection.group_id, listed(partitions)),
         )
         self._partitions.remove(partitions)
-        self._reports.lost(partitions)
-        self._losing = asyncio.create_task(self._tell_lost(self._losing, partitions))
+        told = frozenset(partitions)
+        self._reports.lost(told)
+        self._losing = asyncio.create_task(self._tell_lost(self._losing, told))
 
     async def _tell_lost(
-        self, before: asyncio.Task[None] | None, partitions: Set[TopicPartition]
+        self, before: asyncio.Task[None] | None, partitions: frozenset[TopicPartition]
     ) -> None:
         if before is not None:
             await before
@@ -377,8 +393,8 @@ class Membership:
 
     async def _tell(
         self,
-        method: Callable[[Set[TopicPartition]], Awaitable[None] | None],
-        partitions: Set[TopicPartition],
+        method: Callable[[frozenset[TopicPartition]], Awaitable[None] | None],
+        partitions: frozenset[TopicPartition],
     ) -> None:
         limit_s = self._polls.limit_s
         if self._is_closing:

@@ -7,21 +7,28 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.cluster.health import Health
 from kafkaclient.errors import ConsumerStateError
+from kafkaclient.metrics_push.points import PushesMetricsMixin
 from kafkaclient.reader.cluster import timestamp_of
-from kafkaclient.topic_names import several
-from kafkaclient.types import OffsetAndTimestamp, TopicPartition
+from kafkaclient.topic_names import partition_of, several, several_partitions
+from kafkaclient.types import OffsetAndTimestamp
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Mapping
+    from uuid import UUID
 
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.consumer.runtime import ConsumerRuntime
     from kafkaclient.metrics.consumer import ConsumerMetricsSnapshot
-    from kafkaclient.types import ConsumerGroupMetadata, LastFetch, TopicListing
+    from kafkaclient.types import (
+        ConsumerGroupMetadata,
+        LastFetch,
+        TopicListing,
+        TopicPartition,
+    )
 
 
-class ObservationMixin(ABC):
+class ObservationMixin(PushesMetricsMixin, ABC):
     """What a consumer knows, or asks of brokers, without consuming."""
 
     _runtime: ConsumerRuntime | None
@@ -68,7 +75,7 @@ class ObservationMixin(ABC):
             KafkaError: a broker answered with an error; a retriable error is raised after
                 ``max.block.ms``, another error at once.
         """
-        given = [TopicPartition(*each) for each in several(partitions, "partitions")]
+        given = several_partitions(partitions)
         return await self._running().offsets(given, at)
 
     async def offsets_for_times(
@@ -77,7 +84,7 @@ class ObservationMixin(ABC):
         """The first record of each partition that is not older than a time (milliseconds since the
         epoch); None if there is none. Raises as :meth:`offsets`."""
         cluster = self._running().cluster
-        wanted = {TopicPartition(*where): timestamp_of(at) for where, at in timestamps.items()}
+        wanted = {partition_of(where): timestamp_of(at) for where, at in timestamps.items()}
         await cluster.find(wanted)
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         for at in set(wanted.values()):
@@ -117,7 +124,9 @@ class ObservationMixin(ABC):
 
     @property
     def has_assignment(self) -> bool:
-        """Whether partitions were assigned, maybe none, since the last :meth:`subscribe`."""
+        """Whether partitions were assigned, maybe none, since the last :meth:`subscribe`, and not
+        lost since: a member that was evicted, or had to leave, has no assignment until it has
+        joined again."""
         return self._running().has_assignment
 
     async def wait_assigned(self) -> frozenset[TopicPartition]:
@@ -125,7 +134,7 @@ class ObservationMixin(ABC):
         by hand, and return them. Raises what a loop would raise, such as BrokerError if the group
         refuses this member; ConsumerStateError when the consumer is closed."""
         runtime = self._running()
-        await runtime.until(lambda: runtime.has_assignment)
+        await runtime.until(runtime.ask_assignment)
         return runtime.partitions.assigned
 
     async def wait_position(self, partition: tuple[str, int]) -> int:
@@ -153,16 +162,17 @@ class ObservationMixin(ABC):
         """Ask the brokers whether records can be consumed now, for a readiness probe: ``if not
         (health := await consumer.healthy()): return 503, str(health)``.
 
-        Not healthy: the consumer does not run, or its loop has ended with an error; no broker that
-        leads a topic in use answers within ``timeout`` seconds; no partition of a topic can be
-        read; or it is not in its group, such as after ``max.poll.interval.ms``. A rebalance that
-        lasts longer than 5 s is a warning. Raises no KafkaError, and can be called before the
-        start.
+        Not healthy: the consumer does not run, or has neither topics nor partitions; its loop has
+        raised an error and no other one takes records or waits for them (what your code in the loop
+        raises is not seen); no broker that leads a topic in use answers within ``timeout`` seconds;
+        no partition of a topic can be read; a topic may not be read, as of the last request for it;
+        or the consumer is not in its group, such as after ``max.poll.interval.ms``. A rebalance
+        that lasts longer than 5 s is a warning.
+        Raises ConsumerStateError in another event loop, and can be called before the start.
         """
-        runtime = self._runtime
-        if runtime is None or self._is_closing:
+        if self._runtime is None or self._is_closing:
             return Health((f"the consumer is {'closed' if self._is_closing else 'not started'}",))
-        return await runtime.healthy(timeout)
+        return await self._running().healthy(timeout)
 
     def metrics(self) -> ConsumerMetricsSnapshot:
         """All metrics under Java's names; docs/how-to/consume.md lists them. Without requests to
@@ -170,6 +180,15 @@ class ObservationMixin(ABC):
         if self._runtime is None:
             raise ConsumerStateError("the consumer is not started: it has no metrics yet")
         return self._runtime.snapshot_metrics()
+
+    async def client_instance_id(self, timeout: float = 10.0) -> UUID | None:
+        """The id under which the cluster gets metrics of this consumer (KIP-714), as
+        :meth:`.Producer.client_instance_id`. Raises ConsumerStateError with
+        ``enable.metrics.push=false``, and if the consumer is not running."""
+        runtime = self._running()
+        if not runtime.config.enable_metrics_push:
+            raise ConsumerStateError("client_instance_id: enable.metrics.push is false")
+        return await runtime.metrics_push.client_instance_id(timeout)
 
     @property
     def is_running(self) -> bool:

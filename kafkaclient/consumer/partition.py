@@ -57,12 +57,16 @@ class Partition:
         """The offset that this consumer knows to be committed."""
         self.unfinished: dict[int, None] = {}
         """Offsets of records that end with ``done()``, in order."""
+        self.counted_to = 0
+        """The offset up to which metrics count records: without a seek, records count once."""
         self.rows: Rows | None = None
         """The records that are handed out now."""
         self.is_held = False
         """Whether polls hand out the rows: nothing more is fetched until they are used up."""
         self.error: KafkaError | None = None
         """While STARTING: why the position cannot be found."""
+        self.denied: tuple[KafkaError, object] | None = None
+        """Why it may not be read, and its last fetch then: a later one takes that back."""
         self._position: int | None = None
         self._on_done = on_done
 
@@ -100,7 +104,8 @@ class Partition:
         if self.rows is not None:
             self.rows.cut()
             self.rows = None
-        self.is_held, self.error = False, None
+        self.is_held, self.error, self.denied = False, None, None
+        self.counted_to = 0
         self.unfinished = {}  # a new object: rows that are handed out still write to the other one
         self._position = position
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.consumer.partition import Partition, PartitionState
 from kafkaclient.consumer.records import Rows
-from kafkaclient.errors import ConsumerStateError
-from kafkaclient.types import TopicPartition
+from kafkaclient.errors import AuthorizationError, ConsumerStateError
+from kafkaclient.topic_names import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.reader.batch import FetchedBatch
     from kafkaclient.reader.reading import Reading
+    from kafkaclient.types import TopicPartition
 
 
 class Partitions:
@@ -57,11 +58,10 @@ class Partitions:
 
     def __getitem__(self, where: tuple[str, int]) -> Partition:
         """Raises ConsumerStateError if the partition is not assigned."""
-        found = self._all.get(TopicPartition(*where))
+        partition = partition_of(where)
+        found = self._all.get(partition)
         if found is None:
-            raise ConsumerStateError(
-                f"{TopicPartition(*where)} is not assigned to this consumer now"
-            )
+            raise ConsumerStateError(f"{partition} is not assigned to this consumer now")
         return found
 
     @property
@@ -83,6 +83,21 @@ class Partitions:
         """The partitions whose position is to be found."""
         starting = PartitionState.STARTING
         return [each for each in self._all.values() if each.state is starting and not each.error]
+
+    @property
+    def denials(self) -> dict[TopicPartition, KafkaError]:
+        """The partitions that may not be read, as of the last answer, and why."""
+        found: dict[TopicPartition, KafkaError] = {
+            where: error
+            for where, error in self._reading.errors.items()
+            if isinstance(error, AuthorizationError)
+        }
+        for where, partition in self._all.items():
+            if partition.denied is not None:
+                error, last_fetch = partition.denied
+                if self._reading.last_fetch(where) is last_fetch:
+                    found[where] = error
+        return found
 
     async def changed(self) -> None:
         """Wait until a position is known, partitions are removed, or :meth:`notify` is called."""
@@ -134,9 +149,12 @@ class Partitions:
             self._reading.wake()
             self.notify()
 
-    def complain(self, error: KafkaError) -> None:
-        """The next step raises the error. Positions that are not known are found again then."""
+    def complain(self, error: KafkaError, denied: Iterable[TopicPartition] = ()) -> None:
+        """The next step raises the error, for which these partitions may not be read. Positions
+        that are not known are found again then."""
         self._complaint = error
+        for where in denied:
+            self[where].denied = error, self._reading.last_fetch(where)
         self._reading.wake()
         self.notify()
 
@@ -314,9 +332,9 @@ class Partitions:
     def _rewind(self, partition: Partition, rows: Rows) -> None:
         """Forget the rows. What is left of them is fetched again."""
         self._current = None
-        unfinished = partition.unfinished
+        unfinished, counted_to = partition.unfinished, partition.counted_to
         partition.move(rows.position)
-        partition.unfinished = unfinished
+        partition.unfinished, partition.counted_to = unfinished, counted_to
         if partition.state is PartitionState.READING:
             self._reading.seek(partition.topic_partition, rows.position)
             if not partition.paused:
@@ -399,6 +417,17 @@ class Partitions:
             offset = partition.finished
             if offset is not None and offset != partition.committed:
                 found[where] = offset
+        return found
+
+    def unfinished(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """The lowest offset, and the number, of records whose ``done()`` is to come."""
+        found = {}
+        for where in sorted(self._all if partitions is None else partitions):
+            partition = self._all.get(where)
+            if partition is not None and (offsets := partition.unfinished):
+                found[where] = next(iter(offsets)), len(offsets)
         return found
 
     def note_committed(self, offsets: Mapping[TopicPartition, int]) -> None:

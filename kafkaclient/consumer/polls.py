@@ -58,6 +58,7 @@ class Polls:
     async def _wait(self, timeout_s: float | None, wanted: Collection[TopicPartition]) -> None:
         """Wait for what a broker sends, or until another call that waits for it is done."""
         if self._is_waiting:
+            self._feed.go_on(wanted)  # the other call wants other partitions
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self._news.wait()

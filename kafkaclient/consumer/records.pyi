@@ -1,14 +1,16 @@
 """Records, one object each, and how a loop steps through them without a task switch."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, Self, TypeVar, final
+from types import GenericAlias
+from typing import Generic, Protocol, Self, TypeVar, final
 
 from kafkaclient.reader.batch import FetchedBatch
-from kafkaclient.types import Headers, TopicPartition
+from kafkaclient.types import Headers, Key_co, TopicPartition, Value_co
 
 __all__ = ["Record", "RecordStream", "Rows"]
 
-T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 class Tracker(Protocol):
     """What a record belongs to: its partition, while it is assigned to this consumer."""
@@ -16,11 +18,12 @@ class Tracker(Protocol):
     def done(self, offset: int) -> None: ...
 
 @final
-class Record:
+class Record(Generic[Key_co, Value_co]):
     """A record. ``timestamp``: milliseconds since the epoch, -1 if it has none. ``timestamp_type``:
     0 if the producer set it (CreateTime), 1 if the broker did (LogAppendTime). ``key`` and
     ``value`` are bytes, or what the consumer's deserializers make of them; None if they are
-    null."""
+    null. For type checkers, ``Record[str, Order]`` has a key of ``str | None`` and a value of
+    ``Order | None``; ``Record`` has bytes."""
 
     def __init__(
         self,
@@ -29,11 +32,13 @@ class Record:
         offset: int,
         timestamp: int = -1,
         timestamp_type: int = 0,
-        key: Any = None,
-        value: Any = None,
+        key: Key_co | None = None,
+        value: Value_co | None = None,
         headers: Headers = (),
         tracker: Tracker | None = None,
     ) -> None: ...
+    @classmethod
+    def __class_getitem__(cls, types: object) -> GenericAlias: ...
     @property
     def topic(self) -> str: ...
     @property
@@ -45,9 +50,9 @@ class Record:
     @property
     def timestamp_type(self) -> int: ...
     @property
-    def key(self) -> Any: ...
+    def key(self) -> Key_co | None: ...
     @property
-    def value(self) -> Any: ...
+    def value(self) -> Value_co | None: ...
     @property
     def headers(self) -> Headers: ...
     @property
@@ -56,7 +61,7 @@ class Record:
     def raw(self) -> Record:
         """The record as it was fetched, with key and value in bytes."""
 
-    def deserialized(self, key: Any, value: Any) -> Record:
+    def deserialized(self, key: K | None, value: V | None) -> Record[K, V]:
         """The same record with another key and value; ``raw`` is this one."""
 
     def done(self) -> None:

@@ -7,13 +7,21 @@ The columns are this package's own (``record_columns.pyx``), so offsets in them 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 import asyncio
 from time import perf_counter
+from types import GenericAlias
 
 from kafkaclient.errors import safe_repr
 from kafkaclient.types import TopicPartition
+
+cdef extern from "Python.h":
+    ctypedef PyObject* (*iternextfunc)(PyObject*) except? NULL
+    ctypedef struct PyTypeObject:
+        iternextfunc tp_iternext
+    void PyErr_SetObject(object type, object value) noexcept
 
 __all__ = ["Record", "RecordStream", "Rows"]
 
@@ -51,6 +59,10 @@ cdef class Record:
         self.timestamp, self.timestamp_type = timestamp, timestamp_type
         self.key, self.value, self.headers = key, value, headers
         self._tracker = tracker
+
+    @classmethod
+    def __class_getitem__(cls, types):
+        return GenericAlias(cls, types)
 
     @property
     def topic_partition(self):
@@ -283,7 +295,18 @@ cdef class Ready:
         return self
 
     def __next__(self):
+        """What awaits it calls ``_returned`` instead."""
         raise StopIteration(self._stream._rows.next())
+
+
+cdef PyObject* _returned(PyObject* ready) except? NULL:
+    """``Ready.__next__`` without the traceback that ``raise`` makes, which takes longer than the
+    record."""
+    PyErr_SetObject(StopIteration, (<Ready>ready)._stream._rows.next())
+    return NULL
+
+
+(<PyTypeObject*>Ready).tp_iternext = _returned
 
 
 @cython.final

@@ -8,7 +8,7 @@ from kafkaclient.hooks import ConsumedBatch, FinishedCommit, Hooks
 from kafkaclient.producer.user_code import call_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkaclient.reader.batch import FetchedBatch
     from kafkaclient.types import OffsetAndMetadata, TopicPartition
@@ -56,11 +56,11 @@ class ConsumerReports:
         if offsets:
             call_hooks(self._commit, FinishedCommit(offsets, latency_s, error))
 
-    def assigned(self, partitions: Set[TopicPartition]) -> None:
+    def assigned(self, partitions: frozenset[TopicPartition]) -> None:
         call_hooks(self._assigned, partitions)
 
-    def revoked(self, partitions: Set[TopicPartition]) -> None:
+    def revoked(self, partitions: frozenset[TopicPartition]) -> None:
         call_hooks(self._revoked, partitions)
 
-    def lost(self, partitions: Set[TopicPartition]) -> None:
+    def lost(self, partitions: frozenset[TopicPartition]) -> None:
         call_hooks(self._lost, partitions)

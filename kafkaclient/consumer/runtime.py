@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.cluster.health import Health, check_brokers
 from kafkaclient.cluster.waits import LOGGED_AFTER_S
@@ -20,25 +20,36 @@ from kafkaclient.errors import ConsumerStateError, safe_repr
 from kafkaclient.group.commit_gate import CommitGate
 from kafkaclient.group.connection import GroupConnection, GroupOffsets
 from kafkaclient.metrics.consumer import ConsumerMetrics
+from kafkaclient.metrics_push.points import consumer_points, labels
+from kafkaclient.metrics_push.reporter import MetricsPush
 from kafkaclient.reader.cluster import ReaderCluster, timestamp_of
 from kafkaclient.reader.reading import Reading
 from kafkaclient.time_limit import cancel_and_wait
 from kafkaclient.types import LastFetch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Set
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Mapping,
+        Sequence,
+        Set,
+    )
     from random import Random
 
     from kafkaclient.config.consumer import ConsumerConfig
-    from kafkaclient.consumer.deserializers import DeserializedRecords
     from kafkaclient.consumer.records import Record, RecordStream
     from kafkaclient.consumer.subscription import RebalanceListener, Subscription
     from kafkaclient.metrics.consumer import ConsumerMetricsSnapshot
+    from kafkaclient.metrics_push.points import ApplicationMetrics
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.reader.batch import FetchedBatch
     from kafkaclient.types import TopicPartition
 
 _LAST_COMMIT_S = 10.0
+_LAST_PUSH_S = 1.0
 
 
 class ConsumerRuntime:
@@ -56,6 +67,7 @@ class ConsumerRuntime:
         clock: Callable[[], float] | None,
         wall_clock: Callable[[], float],
         rng: Random,
+        application_metrics: ApplicationMetrics,
         finish_at_once: bool,
     ) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
@@ -85,7 +97,16 @@ class ConsumerRuntime:
         self._initial_positions = InitialPositions(config, cluster, committed, wall_clock, starting)
         self._deserializing: Deserializing | None = None
         if config.key_deserializer is not None or config.value_deserializer is not None:
-            self._deserializing = Deserializing(config, cluster.now, metrics.dropped)
+            self._deserializing = Deserializing(config, cluster.now, metrics.dropped, self.feed)
+        self.metrics_push = MetricsPush(
+            cluster.router,
+            lambda: consumer_points(self.snapshot_metrics()),
+            self._labels,
+            application_metrics,
+            enabled=config.enable_metrics_push,
+            wall_clock=wall_clock,
+            rng=rng,
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._member_task: asyncio.Task[None] | None = None
         self._leaving: asyncio.Task[None] | None = None
@@ -112,6 +133,7 @@ class ConsumerRuntime:
             lambda: self.partitions.mark,
             lambda: self.feed.is_awaited,
             clock,
+            self._metrics.taken,
         )
         self._membership = membership = self.membership_type(
             config,
@@ -138,6 +160,7 @@ class ConsumerRuntime:
         await self.cluster.metadata.start()
         self._run(partial(self._initial_positions.run, self.partitions), "initial-positions")
         self._run(self.commits.run, "commits")
+        self.metrics_push.start()
 
     def _run(self, work: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
         task = self.loop.create_task(self._failing(work), name=f"kafkaclient-consumer-{name}")
@@ -151,7 +174,9 @@ class ConsumerRuntime:
             self.feed.fail(error)
 
     def _on_rows(self, batch: FetchedBatch) -> None:
-        self._metrics.consumed(batch.topic, len(batch), batch.content_bytes)
+        partition = self.partitions[batch.topic_partition]
+        self._metrics.consumed(batch.topic, *batch.size_from(partition.counted_to))
+        partition.counted_to = max(partition.counted_to, batch.next_offset)
         self.reports.consumed(batch, self._metrics.waited_s)
 
     def _on_ask(self) -> None:
@@ -212,16 +237,29 @@ class ConsumerRuntime:
         if self._is_by_hand:
             self._start_by_hand()
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
-        """Consume these partitions without being a member."""
+    def check_consumes(self) -> None:
+        """Raise if nothing can come: there are neither topics nor partitions (as in Java)."""
+        if self._member_task is None and not self._is_by_hand:
+            raise ConsumerStateError(
+                "the consumer has neither topics nor partitions: give topics, or call subscribe() "
+                "or assign()"
+            )
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Consume these partitions without being a member. What is finished of others is committed
+        (as in Java), before new ones begin."""
         if self._member_task is not None:
             raise ConsumerStateError("the consumer subscribes to topics: the group assigns")
         before, wanted = self.partitions.all, frozenset(partitions)
+        offsets = self.partitions.finished_offsets(before - wanted)
         self.partitions.remove(before - wanted)
         self.partitions.add(wanted - before)
         self._is_by_hand = True
         self.partitions.notify()
-        if self._leaving is None or self._leaving.done():
+        if offsets:
+            leave = partial(self._leave, self._leaving, None, frozenset(), offsets)
+            self._leaving = self._run(leave, "leave")
+        elif self._leaving is None or self._leaving.done():
             self._start_by_hand()
 
     def _start_by_hand(self) -> None:
@@ -235,6 +273,13 @@ class ConsumerRuntime:
         if self._member_task is None or self._membership is None:
             return self._is_by_hand
         return self._membership.has_assignment
+
+    def ask_assignment(self) -> bool:
+        """Whether there is an assignment. Like a poll, it lets a member join again that had to
+        leave."""
+        if self._membership is not None:
+            self._membership.polled()
+        return self.has_assignment
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until a condition of the partitions holds. Raises what has ended the consumer's
@@ -255,24 +300,27 @@ class ConsumerRuntime:
         timestamp = int((self._wall_clock() - age_s) * 1000)
         return LastFetch(high_watermark, last_stable, timestamp)
 
-    def records(self, stream: RecordStream) -> RecordStream | DeserializedRecords:
+    def records(self, stream: RecordStream) -> AsyncIterator[Record[Any, Any]]:
         """The records of the stream, deserialized if the consumer has deserializers."""
         return stream if self._deserializing is None else self._deserializing.records(stream)
 
     async def poll(
         self, wanted: Collection[TopicPartition], timeout_s: float | None, most: int
-    ) -> dict[TopicPartition, list[Record]] | None:
+    ) -> dict[TopicPartition, list[Record[Any, Any]]] | None:
         """As :meth:`.Polls.poll`, deserialized. Raises the error of a record if no record comes
         before it."""
+        until = None if timeout_s is None else self.cluster.now() + timeout_s
         while True:
             found = await self.polls.poll(wanted, timeout_s, most)
+            self.feed.loop_error = None
             if not found or self._deserializing is None:
                 return found
             if given := await self._deserializing.polled(found, self.partitions):
                 return given
+            timeout_s = None if until is None else max(0.0, until - self.cluster.now())
 
     async def offsets(
-        self, partitions: list[TopicPartition], at: str | int
+        self, partitions: Sequence[TopicPartition], at: str | int
     ) -> dict[TopicPartition, int | None]:
         """See :meth:`.Consumer.offsets`."""
         timestamp = timestamp_of(at)
@@ -294,15 +342,24 @@ class ConsumerRuntime:
         """See :meth:`.Consumer.healthy`."""
         try:
             self.feed.check()
+            self.check_consumes()
         except BaseException as error:  # noqa: BLE001 - it is reported
             return Health((f"the consumer cannot consume any more: {safe_repr(error)}",))
+        if (ended := self.feed.loop_error) is not None:
+            return Health((f"the loop has ended, and none goes on: {safe_repr(ended)}",))
         now = self.cluster.now()
         found = await check_brokers(
             self.cluster.metadata, self.cluster.router, timeout_s, now, {}, (), use="read"
         )
+        problems, warnings = found.problems, found.warnings
+        told = self.cluster.metadata.topic_errors()
+        denials = self.partitions.denials.items()
+        denied = {str(error) for where, error in denials if where.topic not in told}
         if self._membership is None or self._member_task is None:
-            return found
-        group, problems, warnings = self.config.group_id, found.problems, found.warnings
+            return Health((*problems, *sorted(denied)), warnings)
+        if self._membership.denial is not None:
+            denied.add(str(self._membership.denial))
+        group, problems = self.config.group_id, (*problems, *sorted(denied))
         if not self._membership.is_member:
             problems += (
                 f"the consumer is not in group {group}: it begins to join, or it has left because "
@@ -315,6 +372,15 @@ class ConsumerRuntime:
     def snapshot_metrics(self) -> ConsumerMetricsSnapshot:
         """See :meth:`.Consumer.metrics`."""
         return self._metrics.snapshot(self.lag())
+
+    def _labels(self) -> dict[str, str]:
+        group = None if self.gate is None else self.gate.group
+        return labels(
+            group_id=self.config.group_id,
+            group_instance_id=self.config.group_instance_id,
+            group_member_id=None if group is None else group.member_id,
+            client_rack=self.config.client_rack,
+        )
 
     async def close(self) -> None:
         """Commit what is finished, leave the group, disconnect."""
@@ -332,4 +398,5 @@ class ConsumerRuntime:
             await cancel_and_wait(*self._tasks)
             if membership is not None:
                 await membership.leave()
+            await self.metrics_push.close(_LAST_PUSH_S)
             await self.cluster.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.topic_names import check_topic_name, several
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping, Set
+    from collections.abc import Awaitable, Mapping
     from uuid import UUID
 
     from kafkaclient.types import TopicListing, TopicPartition
@@ -21,20 +22,37 @@ in_listener: ContextVar[bool] = ContextVar("in_listener", default=False)
 """Whether a rebalance listener is called now."""
 
 
+def check_topics_are_named(
+    client: object, first: object, others: tuple[object, ...], options: Mapping[str, object]
+) -> None:
+    """Raises TypeError if topics were given by position, as other clients take them. ``first`` is
+    the argument for the bootstrap servers, ``others`` are those that follow."""
+    topics = list(others)
+    if len(topics) == 1 and isinstance(topics[0], Iterable) and not isinstance(topics[0], str):
+        topics = list(topics[0])
+    if isinstance(first, str) and ":" not in first and "bootstrap_servers" in options:
+        topics.insert(0, first)
+    if topics:
+        raise TypeError(
+            f"{type(client).__name__} takes topics by name: give topics={topics!r}, or call "
+            f"subscribe({topics!r}). Only the bootstrap servers are given without a name"
+        )
+
+
 class RebalanceListener:
     """Base class for what an application does when its partitions change. The methods may be
     ordinary ones or ``async``. While they run, the member stays in its group, for at most
     ``max.poll.interval.ms``. What they raise ends the consumer's loop, and each later one."""
 
-    def on_assigned(self, partitions: Set[TopicPartition]) -> Awaitable[None] | None:
+    def on_assigned(self, partitions: frozenset[TopicPartition]) -> Awaitable[None] | None:
         """Partitions were added. Nothing is fetched before this method has returned; it may seek
         them. In a classic group the set is empty if the group has no partition for this member."""
 
-    def on_revoked(self, partitions: Set[TopicPartition]) -> Awaitable[None] | None:
+    def on_revoked(self, partitions: frozenset[TopicPartition]) -> Awaitable[None] | None:
         """Partitions are given up. What was in hand is finished. What is finished is committed when
         this method has returned; it may commit offsets of its own."""
 
-    def on_lost(self, partitions: Set[TopicPartition]) -> Awaitable[None] | None:
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> Awaitable[None] | None:
         """Other members may have these partitions already: nothing can be committed. By default
         the same as ``on_revoked``."""
         return self.on_revoked(partitions)

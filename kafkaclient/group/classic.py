@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+NO_PARTITION = (
+    "member %s is assigned no partition: other members of its group have them all, also members "
+    "that were killed and whose session has not ended, or its topics do not exist"
+)
+
 
 class Assignee(Protocol):
     """What consumes the partitions of a member."""
@@ -147,15 +152,17 @@ class ClassicProtocol:
             self._group_topics, self._group_counts = frozenset(), {}
         new = frozenset(assignment_in(assignment).partitions)
         before = frozenset(self._claims.owned)
-        joins_again = self._claims.take(new, generation.generation_id)
+        held_back = self._claims.take(new, generation.generation_id)
         self._last = new
+        if not new:
+            _log.info(NO_PARTITION, generation.member_id)
         if (added := new - before) or not new:
             await self._assignee.added(added)
         if leaving := before - new:
             await self._assignee.revoked(leaving)
         self._claims.keep(new)
         self._assignee.rebalance_ended()
-        return joins_again and not self._is_eager
+        return bool(held_back) and not self._is_eager
 
     def all_lost(self) -> None:
         owned = frozenset(self._claims.owned)

@@ -107,9 +107,15 @@ class GroupConnection:
                 await self.call(call)
         except (TimeoutError, KafkaError) as error:
             _log.warning(
-                "group %s could not be left; its other members wait for %s: %r",
-                *(self.group_id, others_wait_for, error),
+                "group %s could not be left; its other members wait for %s: %s",
+                *(self.group_id, others_wait_for, str(error) or self.silence(timeout_s)),
             )
+
+    def silence(self, timeout_s: float) -> str:
+        """What a call that was given up after ``timeout_s`` has met, for messages."""
+        last = self._coordinators.last_error
+        more = "" if last is None else f"; the last error was: {last}"
+        return f"no coordinator has answered within {timeout_s:g} s{more}"
 
 
 @asynccontextmanager
@@ -127,7 +133,8 @@ async def group_connection(
     ``max.block.ms``."""
     clock, rng = clock or asyncio.get_running_loop().time, rng or Random()
     router = Router(config, dialer, clock=clock, rng=rng)
-    metadata = Metadata(config, router, clock=clock, rng=rng, waits=Waits(clock), right="Read")
+    waits = Waits(clock, config.client_id)
+    metadata = Metadata(config, router, clock=clock, rng=rng, waits=waits, right="Read")
     try:
         await metadata.start()
         yield GroupConnection(
@@ -289,9 +296,12 @@ class GroupOffsets:
         if isinstance(error, KafkaError):
             return error
         return KafkaTimeoutError(
-            f"{what} of group {self._connection.group_id!r}: no coordinator has answered within "
-            f"{self._timeout_s:g} s"
+            f"{what} of group {self._connection.group_id!r}: {self.silence(self._timeout_s)}"
         )
+
+    def silence(self, timeout_s: float) -> str:
+        """As :meth:`.GroupConnection.silence`."""
+        return self._connection.silence(timeout_s)
 
 
 def _denied(code: int, group: str, codes: Mapping[TopicPartition, int]) -> str | None:

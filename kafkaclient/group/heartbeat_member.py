@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
+from kafkaclient.group.classic import NO_PARTITION
 from kafkaclient.group.ownership import MemberState
 from kafkaclient.time_limit import cancel_and_wait
 from kafkaclient.types import TopicPartition
@@ -67,8 +68,8 @@ class HeartbeatMember:
     applied in a task of its own, one at a time; heartbeats go on meanwhile. The member's epoch is
     the generation of the :class:`.CommitGate`.
 
-    ``subscription`` returns the topics, and a regular expression or None. ``topic_ids`` finds the
-    topics' names and ids.
+    ``subscription`` returns the topics, and a regular expression or None. ``topic_names`` finds the
+    names of topics by their ids.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class HeartbeatMember:
         """Assigned, and not given up or lost yet. A topic that is created again has another id."""
         self._applying: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._eager_until = 0.0
+        self._eager_until = 0.0  # 0: the member asks no more often than usual
 
     @property
     def is_rebalancing(self) -> bool:
@@ -185,16 +186,27 @@ class HeartbeatMember:
         self._gate.begin_generation(answer.member_epoch, self.member_id)
         self._gate.open()
         self._gate.answered(asked_at)
-        pause_s = answer.heartbeat_interval_ms / 1000
-        if self._clock() < self._eager_until:
-            pause_s = min(pause_s, _EAGER_HEARTBEAT_S)
+        pause_s = self._pause_s(answer.heartbeat_interval_ms / 1000)
         if answer.assignment is not None and self._applying is None:
             pause_s = min(pause_s, await self._compare(answer.assignment))
         return pause_s
 
+    def _pause_s(self, interval_s: float) -> float:
+        """The pause until the next heartbeat. Logs a member that still has no partition when it
+        stops asking often."""
+        if self._clock() < self._eager_until:
+            return min(interval_s, _EAGER_HEARTBEAT_S)
+        if self._eager_until and not self._owned:
+            _log.info(NO_PARTITION, self.member_id)
+        self._eager_until = 0.0
+        return interval_s
+
     async def _compare(self, assignment: Mapping[UUID, Collection[int]]) -> float:
         """Begin to apply the assignment, if it differs from what the member has."""
-        names = await self._topic_names(assignment.keys())
+        # The metadata may have only the new id already of a topic that was created again.
+        names = {topic_id: where.topic for where, topic_id in self._owned.items()}
+        if others := assignment.keys() - names.keys():
+            names |= await self._topic_names(others)
         target = {
             TopicPartition(names[topic_id], number): topic_id
             for topic_id, numbers in assignment.items()
@@ -208,7 +220,7 @@ class HeartbeatMember:
             self._applying.add_done_callback(lambda _: self._wake.set())
         elif target == self._owned:
             self._assignee.rebalance_ended()
-        return _UNKNOWN_TOPIC_RETRY_S if names.keys() < assignment.keys() else float("inf")
+        return float("inf") if names.keys() >= assignment.keys() else _UNKNOWN_TOPIC_RETRY_S
 
     async def _apply(self, target: dict[TopicPartition, UUID]) -> None:
         times_lost = self._gate.times_lost

@@ -169,13 +169,13 @@ class Claims:
         self._claimed = frozenset(self.owned)
         return tuple(sorted(self._claimed))
 
-    def take(self, assigned: Set[TopicPartition], generation_id: int) -> bool:
-        """Own what is assigned, then call :meth:`keep` once the rest is given up. True: the leader
-        may still hold back partitions for this member, so it must join again."""
-        is_complete = self._claimed | self.owned <= assigned
+    def take(self, assigned: Set[TopicPartition], generation_id: int) -> Set[TopicPartition]:
+        """Own what is assigned, then call :meth:`keep` once the rest is given up. Returns what the
+        leader may hold back for this member: when it is given up, the member must join again."""
+        held_back = (self._claimed | self.owned) - assigned
         self.owned |= assigned
         self.generation_id = generation_id
-        return not is_complete
+        return held_back
 
     def keep(self, assigned: Set[TopicPartition]) -> None:
         """All but these partitions are given up. Some of these may have been lost meanwhile."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections import deque
 from itertools import islice, pairwise, repeat
 from operator import attrgetter
@@ -131,6 +132,13 @@ class FetchedBatch:
     def content_bytes(self) -> int:
         """The size of all keys and values in bytes."""
         return len(self._buffers.key.data) + len(self._buffers.value.data)
+
+    def size_from(self, offset: int) -> tuple[int, int]:
+        """The number of records from this offset on, and the bytes of their keys and values."""
+        key, value = self._buffers.key, self._buffers.value
+        first = bisect_left(memoryview(self._buffers.offsets).cast("q"), offset, hi=len(self))
+        before = sum(memoryview(each.offsets).cast("i")[first] for each in (key, value))
+        return len(self) - first, self.content_bytes - before
 
     def __len__(self) -> int:
         return self._buffers.rows

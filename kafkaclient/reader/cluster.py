@@ -14,7 +14,7 @@ from kafkaclient.cluster.backoff import retry_pause_s, until_answered
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.topics import ends_from, topic_error
-from kafkaclient.cluster.waits import Waits
+from kafkaclient.cluster.waits import Waits, in_another_loop
 from kafkaclient.errors import (
     ConfigError,
     KafkaError,
@@ -69,7 +69,7 @@ class ReaderCluster:
         self.router: Router = Router(config, dialer, clock=self.now, rng=rng, meter=meter)
         self.readings: WeakSet[_Read] = WeakSet()
         """The reads of this reader that still exist."""
-        self._waits = Waits(self.now)
+        self._waits = Waits(self.now, config.client_id)
         self.metadata: Metadata = Metadata(
             config,
             self.router,
@@ -86,7 +86,7 @@ class ReaderCluster:
         """Raise in another event loop than the reader's. Without a running event loop a read may be
         made; the reader's loop must iterate over it."""
         if asyncio._get_running_loop() not in (self.loop, None):
-            raise ReaderStateError("the reader belongs to the event loop that it was started in")
+            raise ReaderStateError(in_another_loop("reader", self.loop))
 
     async def close(self) -> None:
         for reading in list(self.readings):

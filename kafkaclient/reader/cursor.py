@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import FetchTimeoutError, KafkaError, UnknownTopicError
-from kafkaclient.types import TopicPartition
+from kafkaclient.topic_names import partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from kafkaclient.reader.batch import FetchedPart
+    from kafkaclient.types import TopicPartition
 
 _AHEAD = 2
 """How many fetched parts a partition may have, whatever their size."""
@@ -29,7 +30,7 @@ class Cursor:
     """
 
     def __init__(self, where: tuple[str, int], start: int, end: int | None) -> None:
-        self.topic_partition: TopicPartition = TopicPartition(*where)
+        self.topic_partition: TopicPartition = partition_of(where)
         if start < 0 or (end is not None and end < start):
             raise ValueError(
                 f"{self.topic_partition}: there is no range of offsets from {start} to {end}"
@@ -55,7 +56,7 @@ class Cursor:
         """Where the read meets the end of the log, as of the last fetch: the last stable offset
         with ``read_committed``, otherwise the high watermark."""
         self.topic_id: UUID | None = None
-        """The topic's id at the first fetch. The same name with another id is another log."""
+        """The topic's id in the first fetch that was answered. Another id is another log."""
         self.cluster_id: str | None = None
         """The cluster of the first fetch. In another one the offsets mean other records."""
         self.replica: int | None = None
@@ -154,12 +155,14 @@ class Cursor:
 
 @dataclass(eq=False)
 class Fetch:
-    """A Fetch request in flight: at most one per broker. ``reserved``: bytes of its response."""
+    """A Fetch request in flight: at most one per broker. ``reserved``: bytes of its response.
+    ``topic_ids``: the topics that were asked for, by name, if the brokers have ids."""
 
     node_id: int
     cursors: Sequence[Cursor]
     reserved: int
     late_at: float
+    topic_ids: Mapping[str, UUID | None]
 
     @property
     def wanted(self) -> list[Cursor]:

@@ -196,7 +196,8 @@ class Fetches:
     ) -> float:
         most = min(room, len(cursors) * self._config.max_partition_fetch_bytes)
         wait_ms = self._config.fetch_max_wait_ms if wait else 0
-        fetch = Fetch(node_id, cursors, most, late_at=now + wait_ms / 1000 + _LATE_S)
+        topic_ids = {each.topic_partition.topic: self._topic_id(each) for each in cursors}
+        fetch = Fetch(node_id, cursors, most, now + wait_ms / 1000 + _LATE_S, topic_ids)
         self._in_flight[node_id] = fetch
         for cursor in cursors:
             cursor.fetch = fetch
@@ -281,7 +282,7 @@ class Fetches:
                 if result.throttle_ms == 0:  # a throttled response leaves all partitions out
                     what = f"{cursor.topic_partition}: broker {fetch.node_id} did not mention it"
                     self._failed(cursor, LeaderChangedError(what), now)
-            elif not self._is_same_topic(cursor):
+            elif not self._is_same_topic(cursor, None if found.error_code else fetch):
                 continue
             elif found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 out_of_range.append(cursor)
@@ -300,7 +301,6 @@ class Fetches:
         return out_of_range
 
     def _arrived(self, cursor: Cursor, found: FetchedPartition, parts: list[FetchedPart]) -> None:
-        cursor.topic_id = self._topic_id(cursor) or cursor.topic_id
         part = None
         if found.records:
             # A broker sends the first batch of a response whole (KIP-74).
@@ -324,8 +324,17 @@ class Fetches:
     def _topic_id(self, cursor: Cursor) -> UUID | None:
         return self._cluster.metadata.topic_id(cursor.topic_partition.topic)
 
-    def _is_same_topic(self, cursor: Cursor) -> bool:
-        """Whether it is the topic that was fetched before; otherwise sets the cursor's error."""
+    def _is_same_topic(self, cursor: Cursor, answered: Fetch | None) -> bool:
+        """Whether it is the topic that was fetched before; otherwise sets the cursor's error.
+
+        ``answered`` has records, or none, of the topic that it asked for, which may be an earlier
+        one with the same name. If nothing else is known of it, the topic is fetched again."""
+        if answered is not None:
+            asked = answered.topic_ids.get(cursor.topic_partition.topic)
+            if cursor.topic_id is None:
+                cursor.topic_id = asked
+            elif asked not in (None, cursor.topic_id, self._topic_id(cursor)):
+                return False
         cluster_id = self._cluster.metadata.view.cluster_id
         if differs(cursor.cluster_id, cluster_id):
             cursor.error = UnknownTopicError(

@@ -12,16 +12,17 @@ from kafkaclient.errors import ReaderStateError
 from kafkaclient.reader.cluster import ReaderCluster, timestamp_of
 from kafkaclient.reader.cursor import Cursor
 from kafkaclient.reader.reading import Reading
-from kafkaclient.topic_names import several
-from kafkaclient.types import TopicListing, TopicPartition
+from kafkaclient.topic_names import partition_of, several
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import datetime
     from typing import Unpack
 
+    from kafkaclient.cluster.view import PartitionView
     from kafkaclient.config.keywords import ReaderKeywords
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.types import TopicListing, TopicPartition
 
 Where: TypeAlias = str | Iterable[str | tuple[str, int]]
 """Partitions, and topics, which mean all of their partitions."""
@@ -102,9 +103,12 @@ class Reader:
             raise
 
     async def close(self) -> None:
-        """End all reads, and disconnect. Calling it again does nothing."""
+        """End all reads, and disconnect. Calling it again does nothing. Raises ReaderStateError if
+        it is called in another event loop than :meth:`start`."""
         if self._closed:
             return
+        if self._cluster is not None:
+            self._cluster.check_home()
         self._closed = True
         if self._cluster is not None:
             await self._cluster.close()
@@ -123,6 +127,13 @@ class Reader:
         ``max.block.ms``, and AuthorizationError at once.
         """
         return await self._running().partitions_of(topic)
+
+    async def partitions_for(self, topic: str) -> tuple[PartitionView, ...]:
+        """The topic's partitions in order, with leader, replicas and in-sync replicas. Raises as
+        :meth:`partitions`."""
+        cluster = self._running()
+        view = await cluster.metadata.wait_topic(topic, self.config.max_block_ms / 1000)
+        return view.partitions
 
     async def list_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicListing]:
         """The topics that exist now, by name, from fresh metadata. Creates no topic.
@@ -203,7 +214,7 @@ class Reader:
             if isinstance(each, str):
                 partitions += await cluster.partitions_of(each)
                 continue
-            partitions.append(TopicPartition(*each))
+            partitions.append(partition_of(each))
         await cluster.find(partitions)
         return partitions
 

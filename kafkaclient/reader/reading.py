@@ -10,13 +10,14 @@ from kafkaclient.errors import KafkaError, ReaderStateError, UnreadableBatchErro
 from kafkaclient.reader.batch import FetchedBatch
 from kafkaclient.reader.cursor import Cursor
 from kafkaclient.reader.fetch import Fetches
-from kafkaclient.types import TopicPartition
+from kafkaclient.topic_names import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
     from kafkaclient.reader.cluster import ReaderCluster
+    from kafkaclient.types import TopicPartition
 
 _MOST_DECODED = 64 * 1024 * 1024
 
@@ -119,8 +120,9 @@ class Reading:
 
     def remove(self, where: tuple[str, int]) -> None:
         """Read a partition no more. Raises KeyError if it is not part of the read."""
-        self._forget(self._cursors[TopicPartition(*where)])
-        del self._cursors[TopicPartition(*where)]
+        cursor = self._cursor(where)
+        self._forget(cursor)
+        del self._cursors[cursor.topic_partition]
         self._news.set()
 
     def seek(self, where: tuple[str, int], offset: int) -> None:
@@ -128,7 +130,7 @@ class Reading:
         created again, the read continues in the new topic. Raises KeyError if the partition is not
         part of the read, ValueError for a negative offset or one behind the end."""
         self._check_open()
-        before = self._cursors[TopicPartition(*where)]
+        before = self._cursor(where)
         after = before.moved_to(offset, self._cluster.metadata.topic_id(where[0]))
         self._forget(before)
         self._insert(after)
@@ -136,14 +138,17 @@ class Reading:
     def pause(self, where: tuple[str, int]) -> None:
         """Fetch and return nothing more of a partition until :meth:`resume`. Raises KeyError if it
         is not part of the read. What was fetched is kept while there is room for it."""
-        self._cursors[TopicPartition(*where)].paused = True
+        self._cursor(where).paused = True
 
     def resume(self, where: tuple[str, int]) -> None:
         """Undo :meth:`pause`. Raises KeyError if the partition is not part of the read."""
-        cursor = self._cursors[TopicPartition(*where)]
+        cursor = self._cursor(where)
         if cursor.paused:
             cursor.paused = False
             self._news.set()
+
+    def _cursor(self, where: tuple[str, int]) -> Cursor:
+        return self._cursors[partition_of(where)]
 
     def _insert(self, cursor: Cursor) -> None:
         self._cursors[cursor.topic_partition] = cursor

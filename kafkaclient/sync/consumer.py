@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from typing import TYPE_CHECKING, Literal, Never, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Never, Self, TypeVar
 
+from kafkaclient.cluster.health import Health
 from kafkaclient.consumer.consumer import Consumer
 from kafkaclient.consumer.records import RecordStream
-from kafkaclient.consumer.subscription import RebalanceListener, in_listener
+from kafkaclient.consumer.subscription import (
+    RebalanceListener,
+    check_topics_are_named,
+    in_listener,
+)
 from kafkaclient.errors import ConsumerStateError
+from kafkaclient.metrics_push.points import PushesMetricsMixin
 from kafkaclient.sync.loop_thread import LoopThread
+from kafkaclient.types import Key_co, Value_co
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -20,21 +27,29 @@ if TYPE_CHECKING:
         Iterable,
         Iterator,
         Mapping,
-        Set,
     )
     from typing import Unpack
+    from uuid import UUID
 
+    from kafkaclient.cluster.view import PartitionView
     from kafkaclient.config.consumer import ConsumerConfig
     from kafkaclient.config.keywords import ConsumerKeywords
     from kafkaclient.consumer.records import Record
     from kafkaclient.metrics.consumer import ConsumerMetricsSnapshot
     from kafkaclient.reader.batch import FetchedBatch
-    from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+    from kafkaclient.types import (
+        ConsumerGroupMetadata,
+        LastFetch,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+        TopicListing,
+        TopicPartition,
+    )
 
 T = TypeVar("T")
 
 
-class SyncConsumer:
+class SyncConsumer(PushesMetricsMixin, Generic[Key_co, Value_co]):
     """Consumes topics in a program without an event loop: Django commands, workers, scripts.
 
     ::
@@ -46,8 +61,8 @@ class SyncConsumer:
     A :class:`~kafkaclient.Consumer` runs in an event loop on a thread of its own, so the member
     stays in its group while ``handle`` computes or waits, for up to ``max.poll.interval.ms``.
     Parameters, methods, errors, and what is finished and committed are those of
-    :class:`~kafkaclient.Consumer`. The listener's methods run in threads of their own, and may call
-    this consumer.
+    :class:`~kafkaclient.Consumer`, with :meth:`poll` in place of its ``getone``. The listener's
+    methods run in threads of their own, and may call this consumer.
 
     One thread at a time takes records; ``record.done()`` and all other methods may be called by
     many. With deserializers each record costs a switch of threads, because these may be async. In a
@@ -60,21 +75,23 @@ class SyncConsumer:
         self,
         bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
         /,
-        *,
+        *misplaced: Never,
         topics: Iterable[str] = (),
         pattern: str | None = None,
         listener: RebalanceListener | None = None,
-        **options: Unpack[ConsumerKeywords],
+        **options: Unpack[ConsumerKeywords[Key_co, Value_co]],
     ) -> None:
-        self._consumer = Consumer(
+        check_topics_are_named(self, bootstrap_or_mapping, misplaced, options)
+        self._consumer: Consumer[Key_co, Value_co] = Consumer(
             bootstrap_or_mapping,
             topics=topics,
             pattern=pattern,
             listener=None if listener is None else _InThread(listener),
             **options,
         )
+        self._application_metrics = self._consumer._application_metrics
         self.config: ConsumerConfig = self._consumer.config
-        self._polled: RecordStream | AsyncIterator[Record] | None = None
+        self._polled: AsyncIterator[Record[Key_co, Value_co]] | None = None
 
     def __repr__(self) -> str:
         return repr(self._consumer).replace("<Consumer", "<SyncConsumer", 1)
@@ -118,54 +135,71 @@ class SyncConsumer:
 
     # --- taking records -------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[Record[Key_co, Value_co]]:
         """Records, each finished when the next one is taken. Raises as ``async for`` over a
         :class:`~kafkaclient.Consumer`."""
         return self._records(self._consumer.__aiter__)
 
-    def tracked(self) -> Iterator[Record]:
+    def tracked(self) -> Iterator[Record[Key_co, Value_co]]:
         """Records that are finished when their ``done()`` is called, in any order and thread: for
         a pool of workers."""
         return self._records(self._consumer.tracked)
 
     def _records(
-        self, begin: Callable[[], RecordStream | AsyncIterator[Record]]
-    ) -> Iterator[Record]:
-        thread, stream, self._polled = self._running(), self._do(begin), None
+        self, begin: Callable[[], AsyncIterator[Record[Key_co, Value_co]] | RecordStream]
+    ) -> Iterator[Record[Key_co, Value_co]]:
+        stream, self._polled = self._do(begin), None
         fast = stream if isinstance(stream, RecordStream) else None
         rows = None if fast is None else fast.rows
         while True:
             # A row is taken without a switch of threads. Another loop may have taken over.
             fetched = rows is not None and fast is not None and fast.rows is rows
-            record = rows.next() if fetched and rows is not None else None
+            record: Any = rows.next() if fetched and rows is not None else None
             if record is None:
-                try:
-                    record = thread.call(_next(stream))
-                except ConsumerStateError:
-                    if not thread.has_ended:
-                        raise
+                record = self._take(stream)
                 if record is None:
                     return
                 rows = None if fast is None else fast.rows
             yield record
 
-    def poll(self, timeout_s: float | None = None) -> Record | None:
+    def poll(self, timeout_s: float | None = None) -> Record[Key_co, Value_co] | None:
         """The next record, which finishes the one before; None after ``timeout_s`` seconds (None:
         no limit), or when the consumer is closed meanwhile. Raises as iteration does."""
-        thread = self._running()
         stream, self._polled = self._polled, None  # Ctrl-C: the record in hand comes again
-        if stream is None:
+        if stream is None or not self._consumer.is_running:
             stream = self._do(self._consumer.__aiter__)
-        record = thread.call(_next(stream, timeout_s))
+        record = self._take(stream, timeout_s)
         self._polled = stream
         return record
 
     def batches(self) -> Iterator[FetchedBatch]:
         """Batches of records of one partition, as columns (Arrow) or rows. A batch is finished when
         the next one is taken. Raises as iteration does."""
-        thread, batches, self._polled = self._running(), self._consumer.batches(), None
-        while (batch := thread.call(_next(batches))) is not None:
+        batches, self._polled = self._consumer.batches(), None
+        while (batch := self._take(batches)) is not None:
             yield batch
+
+    def getmany(
+        self,
+        *partitions: tuple[str, int],
+        timeout_ms: float = 0,
+        max_records: int | None = None,
+    ) -> dict[TopicPartition, list[Record[Key_co, Value_co]]]:
+        """See :meth:`kafkaclient.Consumer.getmany`."""
+        self._polled = None
+        found = self._consumer.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
+        return self._running().call(found)
+
+    def _take(self, iterator: AsyncIterator[T], timeout_s: float | None = None) -> T | None:
+        """The next item; None at the end, after ``timeout_s`` seconds, and when the consumer is
+        closed meanwhile."""
+        thread = self._running()
+        try:
+            return thread.call(_next(iterator, timeout_s))
+        except ConsumerStateError:
+            if self._consumer.is_running:
+                raise
+            return None
 
     # --- what is consumed -----------------------------------------------------------------------
 
@@ -175,6 +209,10 @@ class SyncConsumer:
             self._consumer.subscribe(topics, pattern=pattern)
         else:
             self._do(lambda: self._consumer.subscribe(topics, pattern=pattern))
+
+    def unsubscribe(self) -> None:
+        """See :meth:`kafkaclient.Consumer.unsubscribe`."""
+        self._do(self._consumer.unsubscribe)
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """See :meth:`kafkaclient.Consumer.assign`."""
@@ -194,6 +232,14 @@ class SyncConsumer:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The member, as a transaction needs it."""
         return self._do(lambda: self._consumer.group_metadata)
+
+    def wait_assigned(self) -> frozenset[TopicPartition]:
+        """See :meth:`kafkaclient.Consumer.wait_assigned`."""
+        return self._running().call(self._consumer.wait_assigned())
+
+    def wait_position(self, partition: tuple[str, int]) -> int:
+        """See :meth:`kafkaclient.Consumer.wait_position`."""
+        return self._running().call(self._consumer.wait_position(partition))
 
     def position(self, partition: tuple[str, int]) -> int | None:
         """See :meth:`kafkaclient.Consumer.position`."""
@@ -217,6 +263,33 @@ class SyncConsumer:
         """See :meth:`kafkaclient.Consumer.offsets`."""
         return self._running().call(self._consumer.offsets(partitions, at))
 
+    def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """See :meth:`kafkaclient.Consumer.offsets_for_times`."""
+        return self._running().call(self._consumer.offsets_for_times(timestamps))
+
+    def list_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicListing]:
+        """See :meth:`kafkaclient.Consumer.list_topics`."""
+        return self._running().call(self._consumer.list_topics(names))
+
+    def partitions_for(self, topic: str) -> tuple[PartitionView, ...]:
+        """See :meth:`kafkaclient.Consumer.partitions_for`."""
+        return self._running().call(self._consumer.partitions_for(topic))
+
+    def healthy(self, timeout: float = 2.0) -> Health:
+        """Whether records can be consumed now, for a readiness probe. See
+        :meth:`kafkaclient.Consumer.healthy`. Raises ConsumerStateError in a thread that runs an
+        event loop."""
+        if self._thread is None or not self._consumer.is_running:
+            state = "not started" if self._thread is None else "closed"
+            return Health((f"the consumer is {state}",))
+        return self._thread.call(self._consumer.healthy(timeout))
+
+    def last_fetch(self, partition: tuple[str, int]) -> LastFetch | None:
+        """See :meth:`kafkaclient.Consumer.last_fetch`."""
+        return self._do(lambda: self._consumer.last_fetch(partition))
+
     def lag(self) -> dict[TopicPartition, int | None]:
         """See :meth:`kafkaclient.Consumer.lag`."""
         return self._do(self._consumer.lag)
@@ -224,6 +297,20 @@ class SyncConsumer:
     def metrics(self) -> ConsumerMetricsSnapshot:
         """See :meth:`kafkaclient.Consumer.metrics`."""
         return self._do(self._consumer.metrics)
+
+    def client_instance_id(self, timeout: float = 10.0) -> UUID | None:
+        """See :meth:`kafkaclient.Consumer.client_instance_id`."""
+        return self._running().call(self._consumer.client_instance_id(timeout))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the consumer is started, and not stopped."""
+        return self._consumer.is_running
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The assigned partitions that :meth:`pause` has paused."""
+        return self._do(lambda: self._consumer.paused)
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """See :meth:`kafkaclient.Consumer.pause`."""
@@ -279,11 +366,11 @@ class _InThread(RebalanceListener):
     def __init__(self, listener: RebalanceListener) -> None:
         self._listener = listener
 
-    async def on_assigned(self, partitions: Set[TopicPartition]) -> None:
+    async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         await asyncio.to_thread(self._listener.on_assigned, partitions)
 
-    async def on_revoked(self, partitions: Set[TopicPartition]) -> None:
+    async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         await asyncio.to_thread(self._listener.on_revoked, partitions)
 
-    async def on_lost(self, partitions: Set[TopicPartition]) -> None:
+    async def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
         await asyncio.to_thread(self._listener.on_lost, partitions)

@@ -7,6 +7,7 @@ import atexit
 import threading
 from asyncio import _get_running_loop
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
@@ -16,6 +17,7 @@ from kafkaclient.time_limit import loop_factory, monotonic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
@@ -46,20 +48,7 @@ class LoopThread:
         Raises ConsumerStateError if the thread has ended or belongs to another process, or if the
         calling thread runs an event loop, which must not wait.
         """
-        problem = None
-        if self._is_inherited:
-            problem = "the consumer belongs to the parent process: make another one in this process"
-        elif _get_running_loop() is not None:
-            problem = (
-                "the call waits, and this thread runs an event loop, which would stand still: use "
-                "kafkaclient.Consumer in it, or asyncio.to_thread"
-            )
-        elif self._loop.is_closed():
-            problem = "the consumer is closed"
-        if problem is not None:
-            coroutine.close()
-            raise ConsumerStateError(problem)
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self._begin(coroutine)
         try:
             while True:
                 try:
@@ -74,9 +63,20 @@ class LoopThread:
         finally:
             future.cancel()
 
-    @property
-    def has_ended(self) -> bool:
-        return self._loop.is_closed()
+    def _begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        problem = "the consumer is closed"
+        if self._is_inherited:
+            problem = "the consumer belongs to the parent process: make another one in this process"
+        elif _get_running_loop() is not None:
+            problem = (
+                "the call waits, and this thread runs an event loop, which would stand still: use "
+                "kafkaclient.Consumer in it, or asyncio.to_thread"
+            )
+        else:
+            with suppress(RuntimeError):  # the loop is closed
+                return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        coroutine.close()
+        raise ConsumerStateError(problem)
 
     def end(self, timeout_s: float | None = None, *, wait: bool = True) -> None:
         """Close, and end the thread; raises what ``close()`` raises. ``timeout_s``: how long to

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.health import Health
 from kafkaclient.errors import KafkaError, KafkaTimeoutError, ProducerStateError
+from kafkaclient.metrics_push.points import PushesMetricsMixin
 from kafkaclient.sync.futures import NOT_RESPONDING, check_may_wait, within
 from kafkaclient.time_limit import monotonic
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.producer.producer import Producer
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 _ANSWER_S = 0.2  # how much longer healthy() waits for the producer's thread than for brokers
 
 
-class SyncObservationMixin(ABC):
+class SyncObservationMixin(PushesMetricsMixin, ABC):
     """The methods of :class:`~kafkaclient.SyncProducer` that show the cluster and the producer."""
 
     _thread: ProducerThread | None
@@ -30,6 +33,13 @@ class SyncObservationMixin(ABC):
         thread = self._running()
         thread.started.result()
         return within(thread.call(lambda producer: producer.partitions_for(topic)), None)
+
+    def client_instance_id(self, timeout: float = 10.0) -> UUID | None:
+        """See :meth:`kafkaclient.Producer.client_instance_id`; starts the producer."""
+        check_may_wait("client_instance_id", timeout)
+        thread = self._running()
+        thread.started.result()
+        return within(thread.call(lambda producer: producer.client_instance_id(timeout)), None)
 
     def healthy(self, timeout: float = 2.0) -> Health:
         """Whether records can be delivered now, for a readiness probe; starts the producer. See

@@ -19,7 +19,7 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkaclient.errors import KafkaError, ProducerClosedError, defect
+from kafkaclient.errors import KafkaError, ProducerClosedError, counted, defect
 from kafkaclient.log_fields import log_fields
 from kafkaclient.net.off_loop import guard
 from kafkaclient.sync.feeder import Feeder, Outcomes
@@ -346,9 +346,8 @@ class OpenThreads:
             if thread in self._exit_timeouts:
                 self._exit_timeouts[thread] = 0.0
                 _log.warning(
-                    "the program ends with %d records undelivered: their outcome was not known "
-                    "after %.3g s",
-                    thread.unsettled,
+                    "the program ends with %s undelivered: the outcome was not known after %.3g s",
+                    counted(thread.unsettled, "record"),
                     monotonic() - began,
                 )
 

@@ -381,3 +381,16 @@ async def test_a_loop_that_never_waits_lets_other_tasks_run(
         assert await offsets(consumer, 3000) == list(range(3000))
         running.cancel()
         assert turns > 50
+
+
+@virtual_time
+async def test_what_is_assigned_no_more_is_committed(fake: FakeCluster, tools: Tools) -> None:
+    """As in Java; and a partition that comes back begins behind it."""
+    tools.fill(fake, 0, 4)
+    async with tools.consumer(fake, group_id="g") as consumer:
+        consumer.assign(P[:2])
+        assert await offsets(consumer, 3) == [0, 1, 2]
+        consumer.assign([P[1]])
+        consumer.assign(P[:2])
+        assert await consumer.wait_position(P[0]) == 3
+        assert tools.committed(fake, P[0]) == 3

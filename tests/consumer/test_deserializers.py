@@ -13,6 +13,7 @@ import pytest
 from kafkaclient import Consumer, DeadLetters, Producer
 from kafkaclient.errors import (
     ConfigError,
+    ConsumerStateError,
     DeserializationError,
     InvalidTopicError,
     ProducerClosedError,
@@ -127,6 +128,9 @@ async def test_a_failure_leaves_the_position_before_the_record(
             assert isinstance(why.value.__cause__, ValueError)
             assert it.position(P[0]) == 2
             error = why.value
+            health = await it.healthy()
+            assert not health, "its loop has ended"
+            assert "t-0, offset 2" in str(health)
         stream = loop()
         for _ in range(2):  # also if one loop goes on
             with pytest.raises(DeserializationError):
@@ -139,6 +143,7 @@ async def test_a_failure_leaves_the_position_before_the_record(
             assert record.value == 3
             record.done()
             break
+        assert await it.healthy(), "another loop has taken a record"
     assert tools.committed(fake, P[0]) == 4
 
 
@@ -367,3 +372,53 @@ def test_refused_options() -> None:
     for bad in ({"on_error": "ignore"}, {"value_deserializer": Contextual}):
         with pytest.raises(ConfigError):
             Consumer("localhost:9092", **bad)
+
+
+async def slow(data: bytes) -> bytes:
+    await asyncio.sleep(1)
+    return data
+
+
+@virtual_time
+async def test_a_seek_while_polled_records_are_deserialized(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    tools.fill(fake, 0, 6)
+    async with tools.consumer(fake, value_deserializer=slow) as consumer:
+        consumer.assign([P[0]])
+        await consumer.wait_position(P[0])
+        polled = asyncio.create_task(consumer.getone())
+        await asyncio.sleep(0.5)
+        consumer.seek(P[0], 4)
+        assert (await polled).offset == 4
+
+
+@virtual_time
+async def test_two_tasks_cannot_take_from_one_loop_while_it_deserializes(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """The record of the first would be finished before it was handed out."""
+    tools.fill(fake, 0, 6)
+    async with tools.consumer(fake, value_deserializer=slow) as consumer:
+        consumer.assign([P[0]])
+        records = aiter(consumer)
+        assert (await anext(records)).offset == 0
+        first = asyncio.create_task(anext(records))
+        await asyncio.sleep(0.5)
+        with pytest.raises(ConsumerStateError, match="two tasks take records"):
+            await anext(records)
+        assert (await first).offset == 1
+        assert (await anext(records)).offset == 2
+
+
+@virtual_time
+async def test_skipped_records_do_not_prolong_a_poll(fake: FakeCluster, tools: Tools) -> None:
+    async with tools.consumer(fake, value_deserializer=json.loads, on_error="skip") as consumer:
+        consumer.assign([P[0]])
+        await consumer.wait_position(P[0])
+        polled = asyncio.create_task(consumer.getmany(timeout_ms=3000))
+        for _ in range(4):
+            await asyncio.sleep(1)
+            append(fake, b"?")
+        assert polled.done()
+        assert not polled.result()

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient import SyncConsumer
 from kafkaclient.broker_errors import ErrorCode
-from kafkaclient.consumer import RebalanceListener
+from kafkaclient.consumer import Consumer, RebalanceListener
 from kafkaclient.errors import (
     AuthorizationError,
     ConsumerStateError,
     InvalidTopicError,
     UnknownTopicError,
 )
+from kafkaclient.testing import MockConsumer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -24,7 +27,6 @@ from tests.consumer.test_group import COOPERATIVE, INCREMENTAL, KIP_848, Log, Lo
 if TYPE_CHECKING:
     from collections.abc import Set
 
-    from kafkaclient.consumer import Consumer
     from kafkaclient.testing.fake import FakeCluster
     from tests.consumer.conftest import Tools
 
@@ -65,6 +67,31 @@ async def test_what_is_never_awaited_takes_no_record(fake: FakeCluster, tools: T
             task.cancel()
             await asyncio.wait({task})
         assert (await anext(stream)).offset == 1
+
+
+@virtual_time
+async def test_records_come_to_a_traced_loop_and_while_an_exception_is_handled(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """A record is returned by an exception, which tracers see and which Python chains."""
+    tools.fill(fake, 0, 30)
+    traced: list[str] = []
+    async with tools.consumer(fake) as consumer:
+        consumer.assign([P[0]])
+        stream = aiter(consumer)
+        taken = [await anext(stream)]
+        before = sys.gettrace()
+        sys.settrace(lambda _, event, __: traced.append(event))
+        try:
+            taken += [await anext(stream), await anext(stream, None)]
+        finally:
+            sys.settrace(before)
+        try:
+            {}["nothing"]
+        except LookupError:
+            taken += [await anext(stream), await asyncio.ensure_future(anext(stream))]
+        assert [record.offset for record in taken if record is not None] == [0, 1, 2, 3, 4]
+    assert sys.getrefcount(taken[1]) <= 3, "nothing keeps it"
 
 
 @virtual_time
@@ -387,15 +414,55 @@ async def test_stop_while_the_listener_is_told(
 
 
 @virtual_time
-async def test_another_event_loop_cannot_stop_a_consumer(fake: FakeCluster, tools: Tools) -> None:
+async def test_another_event_loop_can_neither_use_nor_stop_a_consumer(
+    fake: FakeCluster, tools: Tools
+) -> None:
     tools.fill(fake, 0, 30)
     async with tools.consumer(fake) as consumer:
         consumer.assign([P[0]])
         stream = aiter(consumer)
         assert (await anext(stream)).offset == 0
-        with pytest.raises(ConsumerStateError, match="the event loop that it was started in"):
-            await asyncio.to_thread(asyncio.run, consumer.stop())
+        for call in (consumer.healthy, consumer.getone, consumer.list_topics, consumer.stop):
+            with pytest.raises(
+                ConsumerStateError, match=r"loop it was started in; each asyncio\.run"
+            ):
+                await asyncio.to_thread(asyncio.run, call())
         assert (await anext(stream)).offset == 1
+
+
+@virtual_time
+async def test_a_consumer_of_nothing_says_so(fake: FakeCluster, tools: Tools) -> None:
+    """Otherwise its loop would wait forever."""
+    tools.fill(fake, 0, 1)
+    async with tools.consumer(fake) as consumer:
+        for _ in range(2):
+            message = "neither topics nor partitions: give topics"
+            for take in (consumer.getone, consumer.getmany, aiter(consumer.batches()).__anext__):
+                with pytest.raises(ConsumerStateError, match=message):
+                    await take()
+            for begin in (consumer.__aiter__, consumer.tracked):
+                with pytest.raises(ConsumerStateError, match=message):
+                    begin()
+            assert message in str(await consumer.healthy())
+            consumer.assign([P[0]])
+            assert (await anext(aiter(consumer))).offset == 0
+            consumer.unsubscribe()
+
+
+@virtual_time
+async def test_a_wrong_partition_is_named(fake: FakeCluster, tools: Tools) -> None:
+    async with tools.consumer(fake) as consumer:
+        consumer.assign([P[0]])
+        calls: tuple[Any, ...] = (
+            lambda: consumer.seek("t", 0),  # type: ignore[arg-type]
+            lambda: consumer.pause("t", 0),  # type: ignore[arg-type]
+            lambda: consumer.position("t"),  # type: ignore[arg-type]
+            lambda: consumer.assign(("t", 0)),  # type: ignore[arg-type]
+            lambda: consumer.assign([("t", "0")]),  # type: ignore[list-item]
+        )
+        for call in calls:
+            with pytest.raises(TypeError, match="a partition is a pair of topic and number"):
+                call()
 
 
 @INCREMENTAL
@@ -411,3 +478,71 @@ async def test_a_commit_of_a_member_that_was_evicted_tells_of_the_loss(
         for offsets in (None, {record.topic_partition: 1}):
             with pytest.raises(ConsumerStateError, match="not assigned to this consumer any more"):
                 await consumer.commit(offsets)
+
+
+@INCREMENTAL
+@virtual_time
+async def test_a_member_pauses_between_two_looks_at_its_topics(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any]
+) -> None:
+    async with group(tools, fake, metadata_max_age_ms=0, **how) as consumer:
+        await consumer.wait_assigned()
+        before = len(fake.requests_of(ApiKey.METADATA))
+        await asyncio.sleep(3)
+        assert len(fake.requests_of(ApiKey.METADATA)) - before < 120
+
+
+@INCREMENTAL
+@virtual_time
+async def test_what_is_not_done_at_the_end_is_told(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    tools.fill(fake, 0, 6)
+    async with group(tools, fake, **how) as consumer:
+        taken = []
+        async for record in consumer.tracked():
+            taken.append(record)
+            if len(taken) == 5:
+                break
+        for index in (0, 2):
+            taken[index].done()
+    assert tools.committed(fake, P[0]) == 1
+    (told,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert told == (
+        "the consumer is closed: 3 records were handed out and are not done(), so they will be "
+        "consumed again: t-0 from offset 1"
+    )
+
+
+@INCREMENTAL
+@virtual_time
+async def test_the_end_without_brokers_is_bounded_and_names_the_broker(
+    fake: FakeCluster, tools: Tools, how: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    tools.fill(fake, 0, 6)
+    loop = asyncio.get_running_loop()
+    async with group(tools, fake, **how) as consumer:
+        await consumer.getmany(timeout_ms=5000)
+        fake.stop_broker(0)
+        fake.stop_broker(1)
+        await asyncio.sleep(1)
+        await consumer.getmany()
+        began = loop.time()
+        await consumer.stop()
+        assert loop.time() - began < 15.5
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    for begins, seconds in (("the consumer is closed: no commit", 10), ("group g could not", 5)):
+        (message,) = [each for each in told if each.startswith(begins)]
+        assert f"no coordinator has answered within {seconds} s; the last error was: " in message
+        assert "broker 0 (fake-0:9092)" in message
+
+
+@pytest.mark.parametrize("kind", [Consumer, SyncConsumer, MockConsumer])
+def test_topics_that_are_given_without_their_name(kind: Any) -> None:
+    """As aiokafka and kafka-python take them."""
+    with pytest.raises(TypeError, match=rf"{kind.__name__} .*topics=\['orders'\].*subscribe\("):
+        kind("localhost:9092", "orders", group_id="g")
+    with pytest.raises(TypeError, match=r"topics=\['a', 'b'\]"):
+        kind("localhost:9092", ["a", "b"], group_id="g")
+    with pytest.raises(TypeError, match=r"topics=\['orders'\]"):
+        kind("orders", bootstrap_servers="localhost:9092", group_id="g")

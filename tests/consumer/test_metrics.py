@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.consumer import Consumer
-from kafkaclient.errors import ConsumerStateError
+from kafkaclient.errors import ConsumerStateError, DeserializationError
+from kafkaclient.metrics.consumer import ConsumerMetrics
 from kafkaclient.prometheus import ConsumerMetricsCollector
 from kafkaclient.prometheus.names import CONSUMER, CONSUMER_PARTITION, CONSUMER_TOPIC
 from kafkaclient.testing.clock import virtual_time
@@ -71,6 +72,80 @@ async def test_metrics_have_javas_names(
 
 
 @virtual_time
+async def test_records_that_are_handed_out_again_count_only_after_a_seek(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """What is fetched again is not: after an error another way to take records goes on, a pause
+    ends in the midst of a batch."""
+    tools.fill(fake, 0, 10)
+
+    def number(data: bytes) -> int:
+        if data == b"4" and not repaired:
+            raise ValueError("not yet")
+        return int(data)
+
+    def counted() -> tuple[float, float]:
+        topic = a.metrics().topics["t"]
+        return topic["records-consumed-total"], topic["bytes-consumed-total"]
+
+    repaired: list[bool] = []
+    async with group(tools, fake, value_deserializer=number) as a:
+        with pytest.raises(DeserializationError):
+            async for _ in a:
+                pass
+        assert counted() == (10, 10 * 3)
+        repaired.append(True)
+        assert (await a.getone()).value == 4
+        async for record in a:
+            if record.value == 6:
+                a.pause(P[0])
+                break
+        a.resume(P[0])
+        tools.fill(fake, 0, 2)
+        loop = Loop(a)
+        await tools.until(lambda: a.position(P[0]) == 12)
+        assert counted() == (12, 10 * 3 + 2 * 5)
+        a.seek(P[0], 8)
+        await tools.until(lambda: len(loop.seen) == (12 - 6) + (12 - 8))
+        assert counted()[0] == 16
+
+
+def test_the_idle_ratio_is_the_share_of_time_that_waits_for_records() -> None:
+    now = 10.0
+    metrics = ConsumerMetrics(lambda: now)
+
+    def ratio() -> float:
+        return metrics.snapshot({}).consumer["poll-idle-ratio-avg"]
+
+    assert isnan(ratio())
+    metrics.polled()
+    now = 12.0
+    metrics.consumed("t", 1, 1)
+    metrics.consumed("t", 1, 1)  # a second partition of the same poll
+    assert ratio() == 1
+    now = 15.0  # the application works for 3 s, and waits for 1 s, in two steps
+    metrics.polled()
+    now = 15.5
+    metrics.polled()
+    now = 16.0
+    metrics.consumed("t", 1, 1)
+    assert ratio() == (1 + 0.25) / 2
+
+
+@virtual_time
+async def test_each_brokers_latency_is_known(fake: FakeCluster, tools: Tools) -> None:
+    tools.fill(fake, 0, 3)
+    tools.fill(fake, 1, 3)
+    async with group(tools, fake, **KIP_848) as a:
+        loop = Loop(a)
+        await tools.until(lambda: len(loop.seen) == 6)
+        brokers = a.metrics().brokers
+        assert {0, 1} <= brokers.keys()
+        assert brokers[0]["request-latency-max"] >= brokers[0]["request-latency-avg"] > 0
+        loop.task.cancel()
+
+
+@virtual_time
 async def test_a_page(fake: FakeCluster, tools: Tools) -> None:
     registry = CollectorRegistry()
 
@@ -111,3 +186,27 @@ def test_a_consumer_that_is_not_started(fake: FakeCluster) -> None:
     assert b'kafkaclient_consumer_up{client_id="c"} 0.0' in generate_latest(registry)
     with pytest.raises(ConsumerStateError, match="not started"):
         consumer.metrics()
+
+
+@virtual_time
+async def test_a_loop_takes_records_also_while_it_has_fetched_ones_or_no_partition(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """It is the loop that has ended, or is in one record, whose last poll is long ago."""
+    tools.fill(fake, 0, 1000)
+    fake.create_topic("one", 1)
+    async with (
+        group(tools, fake) as slow,
+        group(tools, fake, topics=["one"]) as one,
+        group(tools, fake, topics=["one"]) as other,
+    ):
+        loops = [Loop(slow, work_s=0.5), Loop(one), Loop(other)]
+        await asyncio.sleep(100)
+        assert sorted(len(each.assignment) for each in (one, other)) == [0, 1]
+        for each in (slow, one, other):
+            assert each.metrics().consumer["last-poll-seconds-ago"] <= 1
+        loops[0].task.cancel()
+        await asyncio.sleep(100)
+        assert slow.metrics().consumer["last-poll-seconds-ago"] >= 99
+        for loop in loops:
+            loop.task.cancel()

@@ -9,15 +9,15 @@ import pytest
 
 from kafkaclient import Consumer
 from kafkaclient.broker_errors import ErrorCode
-from kafkaclient.errors import BrokerError, ConfigError
+from kafkaclient.errors import AuthorizationError, BrokerError, ConfigError, NoOffsetError
 from kafkaclient.hooks import ConsumedBatch, Hooks
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
-from tests.consumer.test_group import COOPERATIVE, KIP_848, Loop, group
+from tests.consumer.test_group import COOPERATIVE, KIP_848, Loop, cluster_fields, group
 
 if TYPE_CHECKING:
-    from kafkaclient.testing.fake import FakeCluster
+    from kafkaclient.testing.fake import FakeCluster, Request
     from tests.consumer.conftest import Tools
 
 P = [TopicPartition("t", number) for number in range(4)]
@@ -32,7 +32,11 @@ class Seen(Hooks):
 
 
 def _noting(name: str) -> Any:
-    return lambda self, what: self.all.append((name, what))
+    def note(self: Seen, what: Any) -> None:
+        assert name in ("start", "consume", "commit") or type(what) is frozenset
+        self.all.append((name, what))
+
+    return note
 
 
 for _name in ("start", "consume", "commit", "assigned", "revoked", "lost"):
@@ -127,3 +131,88 @@ async def test_health(fake: FakeCluster, tools: Tools) -> None:
         with pytest.raises(BrokerError):
             await loop.task
     assert str(await a.healthy()) == "the consumer is closed"
+
+
+@virtual_time
+async def test_a_topic_that_may_not_be_read_is_no_health(fake: FakeCluster, tools: Tools) -> None:
+    """While its records are fetched, and while positions are looked for; not of other topics."""
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    fake.create_topic("u", 1)
+    t, u = TopicPartition("t", 0), TopicPartition("u", 0)
+    async with tools.consumer(fake, group_id="g") as consumer:
+        consumer.assign([t, u])
+        denial = fake.control(ApiKey.OFFSET_FETCH, denied, keep=True)
+        with pytest.raises(AuthorizationError):
+            await consumer.getone()
+        health = await consumer.healthy()
+        assert not health
+        assert str(health).count("may not Read on the topic") == 1
+        denial.remove()
+        with pytest.raises(AuthorizationError):  # of the last answer
+            await consumer.getone()
+        assert not await consumer.getmany(timeout_ms=1000)
+        assert await consumer.healthy()
+        for _ in range(2):
+            fake.fail_fetch("t", 0, denied)
+            tools.fill(fake, 0, 1, "u")
+            with pytest.raises(AuthorizationError):
+                await consumer.getone(t)
+            assert "may not Read on the topic 't'" in str(await consumer.healthy())
+        assert (await consumer.getone(u)).offset == 0
+        assert not await consumer.getmany(t, timeout_ms=2000)
+        assert str(await consumer.healthy()) == "healthy"
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@virtual_time
+async def test_a_topic_that_may_not_be_described_is_no_health(
+    fake: FakeCluster, tools: Tools, protocol: str
+) -> None:
+    fake.create_topic("u", 1)
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    answer = {**cluster_fields(fake), "topics": [{"name": "u", "error_code": denied}]}
+
+    def deny(request: Request) -> dict[str, Any] | None:
+        return answer if "u" in {each.name for each in request.message.topics or ()} else None
+
+    async with tools.consumer(
+        fake, group_id="g", topics=["t"], group_protocol=protocol
+    ) as consumer:
+        await consumer.wait_assigned()
+        denials = [
+            fake.control(ApiKey.METADATA, deny, keep=True),
+            fake.control(ApiKey.CONSUMER_GROUP_HEARTBEAT, denied, keep=True),
+        ]
+        consumer.subscribe(["u"])
+        await asyncio.sleep(10)
+        health = await consumer.healthy()
+        assert not health
+        assert "the topic 'u'" in str(health)
+        for each in denials:
+            each.remove()
+        await tools.until(lambda: consumer.assignment == {TopicPartition("u", 0)}, 10)
+        assert await consumer.healthy()
+
+
+@pytest.mark.parametrize("loop", ["__aiter__", "tracked", "batches"])
+@virtual_time
+async def test_a_loop_that_has_ended_with_an_error_is_no_health(
+    fake: FakeCluster, tools: Tools, loop: str
+) -> None:
+    """Until another one takes records, or waits for them."""
+    tools.fill(fake, 0, 3)
+    async with tools.consumer(fake, auto_offset_reset="none") as consumer:
+        consumer.assign([P[0]])
+        for _ in range(2):
+            with pytest.raises(NoOffsetError) as ended:
+                await anext(getattr(consumer, loop)())
+            health = await consumer.healthy()
+            assert not health
+            assert str(ended.value) in str(health)
+        consumer.seek(P[0], 3)
+        waits = asyncio.ensure_future(anext(getattr(consumer, loop)()))
+        await asyncio.sleep(1)
+        assert await consumer.healthy()
+        tools.fill(fake, 0, 3)
+        await waits
+        assert await consumer.healthy()

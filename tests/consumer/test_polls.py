@@ -273,3 +273,19 @@ async def test_records_are_polled_once_after_a_loop_and_a_seek(
                 break
         consumer.seek(("t", 0), 0)
         assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]
+
+
+@virtual_time
+async def test_a_call_that_waits_for_an_idle_partition_holds_up_no_other_one(
+    fake: FakeCluster, tools: Tools
+) -> None:
+    """The partition of the other call cannot be fetched where it is, and is reset."""
+    tools.fill(fake, 1, 3)
+    async with tools.consumer(fake, group_id="g") as consumer, asyncio.timeout(60):
+        consumer.assign(P[:2])
+        await consumer.wait_position(P[1])
+        idle = asyncio.create_task(consumer.getone(P[0]))
+        await asyncio.sleep(1)
+        consumer.seek(P[1], 100)
+        assert (await consumer.getone(P[1])).offset == 0
+        idle.cancel()

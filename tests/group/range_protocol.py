@@ -75,7 +75,7 @@ class RangeProtocol:
         self.generations.append(generation)
         self._note("added", new - self.owned)
         revoked = self.owned - new
-        joins_again = self.claims.take(new, generation.generation_id)
+        joins_again = bool(self.claims.take(new, generation.generation_id))
         if self.give_up is not None:
             for partition in sorted(revoked):
                 await self.give_up(partition)

@@ -45,6 +45,18 @@ def offsets(rows, partition=P0):
 
 
 @virtual_time
+async def test_another_event_loop_can_neither_use_nor_close_a_reader(fake, tools):
+    tools.fill(fake, 0, 2)
+    async with tools.reader(fake) as reader:
+        for call in (reader.list_topics, reader.close):
+            with pytest.raises(ReaderStateError, match="the reader belongs to the event loop"):
+                await asyncio.to_thread(asyncio.run, call())
+        assert (await reader.offsets([P0], at="latest"))[P0] == fake.end_offset("t", 0)
+        with pytest.raises(TypeError, match="a partition is a pair of topic and number"):
+            reader.read({"t": (0, 1)})
+
+
+@virtual_time
 async def test_partitions_come_and_go(fake, tools):
     for number in range(3):
         tools.fill(fake, number, 2)

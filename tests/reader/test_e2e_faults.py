@@ -24,6 +24,7 @@ from kafkaclient.errors import (
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, DROP, FakeCluster
 from kafkaclient.testing.fake.apis import APIS
+from kafkaclient.testing.fake.interceptors import delay, delay_answer
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -357,6 +358,50 @@ async def test_a_topic_created_anew_is_another_topic(fake, tools, batches):
         tools.fill(fake, 0, batches)
         with pytest.raises(UnknownTopicError, match="created again"):
             await anext(reading)
+
+
+@virtual_time
+async def test_a_first_answer_from_before_the_topic_was_created_anew(fake, tools):
+    """The records of the old topic are not taken for those of the new one, which the client knows
+    of when they arrive."""
+    tools.fill(fake, 0, 2)
+    fake.control(ApiKey.FETCH, delay_answer(2.0))
+    async with tools.reader(fake, metadata_max_age_ms=100) as reader:
+        reading = reader.read({P0: 0})
+        first = asyncio.ensure_future(anext(reading))
+        await asyncio.sleep(0.5)
+        fake.delete_topic("t")
+        fake.create_topic("t", 6, 3)
+        tools.fill(fake, 0, 5)
+        with pytest.raises(UnknownTopicError, match="created again"):
+            await first
+        assert now() >= 2.0  # the answer has arrived
+        assert reading.positions[P0] == 0
+
+
+@virtual_time
+async def test_an_answer_of_an_earlier_topic_is_not_taken_for_the_one_that_is_read(fake, tools):
+    """A group knows of the new topic before this client and one of the brokers do."""
+
+    def of_the_old_topic(request: Request) -> Any:
+        (topic,) = request.message.topics
+        ends = {"high_watermark": 3, "last_stable_offset": 3}
+        part = {"partition_index": 0, **ends, "records": tools.sealed([b"old"] * 3)}
+        return delay(2.0, {"responses": [{"topic_id": topic.topic_id, "partitions": [part]}]})
+
+    async with tools.reader(fake, metadata_max_age_ms=1000) as reader:
+        reading = reader.read({})
+        await reader.offsets([P0], "latest")
+        old_id = reader._cluster.metadata.topic_id("t")
+        fake.delete_topic("t")
+        fake.create_topic("t", 6, 3)
+        tools.fill(fake, 0, 2)
+        fake.control(ApiKey.FETCH, of_the_old_topic)
+        reading.add(P0, 0, topic_id=fake._state.topics["t"].topic_id)
+        assert [r.value for r in await anext(reading)] == [b"%d" % n for n in range(6)]
+        assert now() >= 2.0
+    first, second = (r.message.topics[0].topic_id for r in fake.requests_of(ApiKey.FETCH)[:2])
+    assert first == old_id != second
 
 
 def damaged(batch: bytes, at: int, value: bytes, *, checksum: bool = True) -> bytes:

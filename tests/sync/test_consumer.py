@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import pickle
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient import SyncConsumer
+from kafkaclient import Consumer, SyncConsumer
 from kafkaclient.consumer import RebalanceListener
 from kafkaclient.errors import BootstrapError, ConsumerStateError
 from kafkaclient.testing import FakeCluster
@@ -173,6 +174,34 @@ def test_assigned_by_hand_and_stopped_by_another_thread(fake: FakeCluster) -> No
         pickle.dumps(consumer)
 
 
+@pytest.mark.parametrize("how", ["loop", "poll", "batches"])
+def test_a_call_of_another_thread_ends_with_the_consumer(fake: FakeCluster, how: str) -> None:
+    """Also while a record is deserialized: it comes again to the next consumer."""
+    fill(fake, 1)
+    deserializing = threading.Event()
+
+    async def never(_: bytes) -> None:
+        deserializing.set()
+        await asyncio.sleep(600)
+
+    options: dict[str, Any] = {} if how == "batches" else {"value_deserializer": never}
+    with consuming(fake, **options) as consumer, ThreadPoolExecutor(1) as pool:
+        if how == "batches":
+            batches = consumer.batches()
+            assert len(next(batches)) == 1
+            taken = pool.submit(next, batches, None)
+        else:
+            taken = pool.submit(
+                consumer.poll if how == "poll" else lambda: next(iter(consumer), None)
+            )
+            assert deserializing.wait(10)
+        consumer.stop()
+        assert taken.result(10) is None
+        for _ in range(2):
+            with pytest.raises(ConsumerStateError, match="closed"):
+                consumer.poll()
+
+
 def test_a_listener_may_use_the_consumer(fake: FakeCluster) -> None:
     fill(fake, 9)
     told: list[str] = []
@@ -202,6 +231,44 @@ def test_a_listener_may_use_the_consumer(fake: FakeCluster) -> None:
         assert next(iter(made)).offset == 4
     assert told == ["assigned", "revoked"]
     assert fake.committed_offset("g", *WHERE) == 6
+
+
+def test_it_has_the_methods_of_the_consumer() -> None:
+    others = {"getone", "has_assignment", "known_partitions", "loop"}  # poll, wait_assigned, ...
+    theirs = {name for name in dir(Consumer) if not name.startswith("_")}
+    assert theirs - set(dir(SyncConsumer)) == others
+    for name in theirs - others:
+        mine, other = (getattr(each, name) for each in (SyncConsumer, Consumer))
+        if inspect.isfunction(other):
+            mine, other = inspect.signature(mine), inspect.signature(other)
+            assert mine.parameters == other.parameters, name
+
+
+def test_what_the_cluster_and_the_consumer_know(fake: FakeCluster) -> None:
+    fill(fake, 2)
+    with consuming(fake) as consumer:
+        assert consumer.is_running
+        assert consumer.wait_assigned() == {WHERE}
+        assert consumer.wait_position(WHERE) == 0
+        assert consumer.healthy(), str(consumer.healthy())
+        records = consumer.getmany(timeout_ms=10_000)
+        assert [record.value for record in records[WHERE]] == [b"0", b"1"]
+        last = consumer.last_fetch(WHERE)
+        assert last is not None
+        assert last.high_watermark == 2
+        assert set(consumer.list_topics()) == {"t"}
+        assert [view.partition for view in consumer.partitions_for("t")] == [0]
+        found = consumer.offsets_for_times({WHERE: 1001})[WHERE]
+        assert found is not None
+        assert found.offset == 1
+        consumer.pause(WHERE)
+        assert consumer.paused == {WHERE}
+        consumer.unsubscribe()
+        assert not consumer.assignment
+        assert "neither topics" in str(consumer.healthy())
+    assert not consumer.is_running
+    assert str(consumer.healthy()) == "the consumer is closed"
+    assert str(SyncConsumer(fake.bootstrap).healthy()) == "the consumer is not started"
 
 
 def test_in_a_thread_with_an_event_loop_no_call_waits(fake: FakeCluster) -> None:
@@ -235,7 +302,7 @@ def test_a_dropped_consumer_warns_and_leaves_its_group(fake: FakeCluster) -> Non
 
 SCRIPT = """
 import os, sys
-from kafkaclient import SyncConsumer
+from kafkaclient import Consumer, SyncConsumer
 from kafkaclient.testing import FakeCluster
 fake = FakeCluster(1)
 fake.create_topic("t", 1)

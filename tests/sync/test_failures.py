@@ -95,7 +95,7 @@ def test_a_failure_that_nobody_reads_is_reported(caplog: pytest.LogCaptureFixtur
     }
     assert all(isinstance(failure, UnseenFailure) for failure in unseen)
     assert sum(failure.records for failure in unseen) == 3
-    assert "no caller checked their deliveries" in caplog.text
+    assert "no caller checked the delivery" in caplog.text
 
 
 def _result_raises(future: Any) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from uuid import UUID
 
 import pytest
 
-from kafkaclient import SyncProducer
+from kafkaclient import KafkaMetric, SyncConsumer, SyncProducer
 from kafkaclient.errors import (
     KafkaTimeoutError,
 )
+from kafkaclient.wire.api import ApiKey
 from tests.sync.support import busy, one_topic, running
 
 
@@ -56,3 +58,25 @@ def test_metrics_without_partitions() -> None:
         assert producer.metrics().partitions
         assert not producer.metrics(partitions=False).partitions
     assert not producer.metrics(partitions=False).partitions
+
+
+def test_metrics_of_the_application_are_pushed_from_the_thread() -> None:
+    fake = one_topic()
+    fake.subscribe_metrics("org.apache.kafka.shop.")
+    pushed, withdrawn = (KafkaMetric(name, "shop", lambda: 3) for name in ("pushed", "withdrawn"))
+    producer = SyncProducer(fake.bootstrap, dialer=fake)
+    producer.register_metric_for_subscription(pushed)  # before the thread exists
+    with producer:
+        producer.register_metric_for_subscription(withdrawn)
+        producer.unregister_metric_from_subscription(withdrawn)
+        assert producer.client_instance_id() == UUID(int=1)
+    with SyncConsumer(fake.bootstrap, dialer=fake) as consumer:
+        consumer.register_metric_for_subscription(pushed)
+        consumer.register_metric_for_subscription(withdrawn)
+        consumer.unregister_metric_from_subscription(withdrawn)
+        assert consumer.client_instance_id() == UUID(int=2)
+    contents = [each.message.metrics for each in fake.requests_of(ApiKey.PUSH_TELEMETRY)]
+    assert len(contents) == 2
+    for each in contents:
+        assert b"org.apache.kafka.shop.pushed" in each
+        assert b"withdrawn" not in each

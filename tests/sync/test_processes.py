@@ -83,7 +83,7 @@ def test_an_end_without_an_answer_is_bounded_and_warns() -> None:
         exit_timeout_s=0.2,
     )
     assert printed[0] == "0"
-    assert "the program ends with 1 records undelivered" in errors
+    assert "the program ends with 1 record undelivered" in errors
     assert "Traceback" not in errors
 
 
@@ -95,7 +95,7 @@ def test_an_end_before_the_first_connection_is_bounded_and_warns() -> None:
         """,
         exit_timeout_s=0.2,
     )
-    assert "the program ends with 1 records undelivered" in errors
+    assert "the program ends with 1 record undelivered" in errors
     assert "Traceback" not in errors
 
 
@@ -132,7 +132,7 @@ def test_a_second_ctrl_c_ends_without_waiting() -> None:
             assert process.stdout.readline() == f"{expected}\n"
             process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=10)  # exit_timeout_s is 20
-    assert "the program ends with 1 records undelivered" in errors
+    assert "the program ends with 1 record undelivered" in errors
 
 
 def test_a_dropped_producer_is_flushed_at_the_end() -> None:

@@ -1,4 +1,4 @@
-"""What the commands of the admin client share: a started client, confirming, texts and files."""
+"""What the commands of the admin client share: a started client, confirming."""
 
 from __future__ import annotations
 
@@ -103,20 +103,13 @@ def confirm(question: str, *, yes: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-def write_file(file: Path, text: str) -> None:
-    """Write a text file. Raises ConfigError if that fails."""
-    try:
-        file.write_text(text, "utf-8")
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
-
-
 # --- ``kafkaclient cluster describe``: the brokers of any cluster ---------------------------------
 
 
 @on_cluster
 async def describe(connect: Connect, *, as_json: AsJson = False) -> None:
-    """Show the brokers of any Kafka cluster that are up, their partitions, and the controllers.
+    """Show the brokers of any Kafka cluster, their partitions, and the controllers. A broker that
+    is down is shown if it has replicas.
 
     Example:
 
@@ -129,32 +122,35 @@ async def describe(connect: Connect, *, as_json: AsJson = False) -> None:
         return
     controllers = found.controllers or ()
     roles = dict.fromkeys(controllers, "yes") | {found.controller_id: "active"}
+    rows: list[tuple[object, ...]] = [
+        (
+            broker.node_id,
+            f"{broker.host}:{broker.port}",
+            broker.rack or "",
+            roles.get(broker.node_id, ""),
+            broker.leaders,
+            broker.replicas,
+            broker.out_of_sync or "",
+        )
+        for broker in found.brokers
+    ]
+    rows += [
+        (node, "down", "", roles.get(node, ""), 0, replicas, "")
+        for node, replicas in found.missing_brokers.items()
+    ]
     print_table(
         ("broker", "address", "rack", "controller", "leads", "replicas", "behind"),
-        (
-            (
-                broker.node_id,
-                f"{broker.host}:{broker.port}",
-                broker.rack or "",
-                roles.get(broker.node_id, ""),
-                broker.leaders,
-                broker.replicas,
-                broker.out_of_sync or "",
-            )
-            for broker in found.brokers
-        ),
+        sorted(rows),
         right=("broker", "leads", "replicas", "behind"),
         title=f"cluster {found.cluster_id}",
     )
     offline = found.offline_partitions
     without = f", {offline} of them without a leader" if offline else ""
     typer.echo(f"{found.topics} topics, {found.partitions} partitions{without}")
-    if found.missing_brokers:
-        typer.echo(f"not up, though they have replicas: broker {joined(found.missing_brokers)}")
     if found.controllers is None:
         advice = denied(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Describe")
         print_message("note", f"the controllers are not known: {advice}")
-    elsewhere = set(controllers) - {broker.node_id for broker in found.brokers}
+    elsewhere = set(controllers) - {row[0] for row in rows}
     if elsewhere:
         known = joined(sorted(elsewhere))
         typer.echo(f"controllers that are not brokers: {known}; active: {found.controller_id}")

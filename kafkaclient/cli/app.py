@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
+import os
+import sys
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kafkaclient import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _RECORDS = "Records"
 _ADMINISTER = "Administer a cluster"
@@ -90,23 +95,36 @@ _COMMANDS = {
     ),
 }
 
-# What Kafka's scripts are here.
-_SCRIPTS = {
-    "kafka-topics": "topics",
-    "kafka-configs": "configs",
-    "kafka-consumer-groups": "groups",
-    "kafka-console-producer": "produce",
-    "kafka-console-consumer": "consume",
-    "kafka-reassign-partitions": "reassign",
-    "kafka-leader-election": "topics elect-leaders",
-    "kafka-get-offsets": "topics offsets",
-    "kafka-delete-records": "topics delete-records",
-    "kafka-producer-perf-test": "perf-test",
-    "kafka-streams-application-reset": "streams reset",
-}
-_NAMES = {"topic", "topics", "group", "application-id", "entity-name", "entity-type"}
-"""Options of Kafka's scripts for names, which are arguments here."""
+CLOSED_PIPE = 141  # 128 + SIGPIPE, as shells report it
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer does not export it
+
+
+@contextmanager
+def _ended_by_reader() -> Iterator[None]:
+    """End with the status of SIGPIPE, without a message, if the reader of stdout has ended, as in
+    ``| head``. typer and rich would exit with 1, the status of a failure."""
+    try:
+        yield
+    except (BrokenPipeError, SystemExit) as error:
+        seen = error.__context__ if isinstance(error, SystemExit) else error  # by rich
+        if not isinstance(seen, BrokenPipeError):
+            raise
+        with suppress(OSError):  # what is still in the buffer cannot be written either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(CLOSED_PIPE) from None
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say in the error of an unknown command or option what it is called here."""
+    try:
+        with _ended_by_reader():
+            yield
+    except _USAGE_ERROR as error:
+        from kafkaclient.cli.other_names import explain_usage_error
+
+        explain_usage_error(error)
+        raise
 
 
 class Commands(TyperGroup):
@@ -114,23 +132,13 @@ class Commands(TyperGroup):
     need one of them, and the list of all needs none. Who writes them as Kafka's scripts is told how
     they are written here."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name = args[0]
-        if not name.startswith("-") and self.get_command(ctx, name) is None:
-            near = get_close_matches(name, _COMMANDS, 1)
-            meant = _SCRIPTS.get(name.removesuffix(".sh"), near[0] if near else None)
-            ctx.fail(f"No such command {name!r}." + (f" Did you mean {meant!r}?" if meant else ""))
-        return super().resolve_command(ctx, args)
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        with _explained():
+            return super().make_context(*args, **more)
 
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _explained():
             return super().invoke(ctx)
-        except _USAGE_ERROR as error:
-            option = getattr(error, "option_name", None)  # the option is unknown
-            if isinstance(option, str) and (usage := _without_dashes(error.ctx, option)):
-                error.message += f". It is given without dashes: {usage}"
-                error.possibilities = None
-            raise
 
     _lists = False
 
@@ -191,24 +199,13 @@ app = typer.Typer(
     "- `kafkaclient topics list -b localhost:9092`; or name the brokers once, in "
     "`KAFKACLIENT_BOOTSTRAP` or in a profile (`kafkaclient profiles --help`)\n"
     "- `kafkaclient --install-completion` for completion in your shell\n\n"
-    "Exit status: 0 done, 1 failed, 2 wrong use, 130 ended by Ctrl-C.",
+    "Exit status: 0 done, 1 failed, 2 wrong use, 130 ended by Ctrl-C, 141 the reader of stdout has "
+    "ended.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
     **_STYLE,
 )
-
-
-def _without_dashes(ctx: Any, option: str) -> str | None:
-    """The usage that an option of Kafka's scripts stands for, such as ``topics --list``."""
-    name = option.lstrip("-")
-    if isinstance(ctx.command, TyperGroup):
-        command = ctx.command.get_command(ctx, name)
-        path = f"{ctx.command_path} {name}"
-    else:
-        command = ctx.command if name in _NAMES else None
-        path = ctx.command_path
-    return None if command is None else " ".join([path, *command.collect_usage_pieces(ctx)])
 
 
 def _command(name: str) -> Any:

@@ -129,30 +129,40 @@ def _on_broker(
     command: str,
     text: str,
     action: Callable[[BackgroundCluster, int], Coroutine[Any, Any, object]],
+    done: str,
 ) -> None:
-    """Add a command that has a broker as its argument."""
+    """Add a command that has a broker as its argument. ``done``: what the broker is then."""
 
     def run(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
         _do(name, lambda cluster: action(cluster, broker))
+        typer.echo(f"broker {broker} {done}", err=True)
 
     group.command(command, help=text)(run)
 
 
 _on_broker(
-    app, "kill", "Kill a broker (SIGKILL); `restart` starts it again.", BackgroundCluster.kill
+    app,
+    "kill",
+    "Kill a broker (SIGKILL); `restart` starts it again.",
+    BackgroundCluster.kill,
+    "is killed",
 )
 _on_broker(
     app,
     "pause",
     "Freeze a broker (SIGSTOP): its connections stay open, but it does not answer.",
     BackgroundCluster.pause,
+    "is paused",
 )
-_on_broker(app, "resume", "Resume a paused broker (SIGCONT).", BackgroundCluster.resume)
+_on_broker(
+    app, "resume", "Resume a paused broker (SIGCONT).", BackgroundCluster.resume, "is resumed"
+)
 _on_broker(
     app,
     "restart",
     "Shut a broker down in an orderly way, if it runs, and start it with its data and ports.",
     BackgroundCluster.restart,
+    "is restarted",
 )
 
 
@@ -160,6 +170,7 @@ _on_broker(
 def heal(*, name: Name = DEFAULT_NAME) -> None:
     """End all faults, resume paused brokers, and start stopped brokers."""
     _do(name, lambda cluster: cluster.heal())
+    typer.echo("all brokers run, without faults", err=True)
 
 
 faults = typer.Typer(help="Faults on a broker's proxied address.", no_args_is_help=True)
@@ -183,12 +194,14 @@ _on_broker(
     "stall",
     "Forward nothing to or from a broker, with connections open, until `unstall`.",
     lambda cluster, broker: cluster.proxy(broker).stall(),
+    "forwards nothing at its proxied address",
 )
 _on_broker(
     faults,
     "unstall",
     "End a stall, and forward the held data.",
     lambda cluster, broker: cluster.proxy(broker).resume(),
+    "forwards again",
 )
 
 
@@ -209,6 +222,7 @@ def _do(name: str, action: Callable[[BackgroundCluster], Coroutine[Any, Any, obj
         if cluster is None:
             raise ClusterNotRunningError(
                 f"no cluster named {name!r} is running; start one with `kafkaclient cluster up`"
+                + "".join(f", or give --name {each}" for each in BackgroundCluster.names())
             )
         await action(cluster)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import logging
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import update_wrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
 import typer
 
@@ -17,10 +17,14 @@ import kafkaclient.admin
 from kafkaclient.cli.output import shown_meanwhile
 from kafkaclient.cli.profile_file import (
     BOOTSTRAP,
+    REGISTRY,
+    from_environment,
+    is_left_out,
+    options_in,
     pairs,
     profile_named,
     profile_names,
-    read_properties,
+    profiles_file,
 )
 from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.config.producer import ProducerConfig
@@ -40,6 +44,9 @@ BOOTSTRAP_VARIABLE = "KAFKACLIENT_BOOTSTRAP"
 PROFILE_VARIABLE = "KAFKACLIENT_PROFILE"
 
 _CONNECTION = "Connection"
+
+_Layer: TypeAlias = "tuple[str, Mapping[str, str]]"
+"""Options that are given in one place, behind the beginning of error messages about them."""
 
 
 Bootstrap = Annotated[
@@ -86,7 +93,7 @@ Options = Annotated[
     typer.Option(
         "-X",
         metavar="NAME=VALUE",
-        help="An option of the client; may be repeated.",
+        help="An option of the client; may be repeated. ${env:NAME} is a variable's value.",
         rich_help_panel=_CONNECTION,
     ),
 ]
@@ -141,9 +148,6 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
 
 _CONNECT_S = 10.0  # the limit without --timeout: a wrong address is more likely than a slow cluster
 _START_TIMEOUTS = ("default.api.timeout.ms", "bootstrap.connect.timeout.ms")
-# Files for Java's tools may have these options. They name Java classes, which have no use here.
-_SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
-_REGISTRY = "schema.registry."
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ class ConnectionOptions:
     timeout: float | None = None
     from_environment: frozenset[str] = frozenset()
     """Which of ``bootstrap`` and ``profile`` are from environment variables."""
-    words: tuple[str, ...] = ()
+    words: tuple[str, ...] = field(default=(), repr=False)
     """``NAME=VALUE`` of ``-X``."""
 
     def options(
@@ -177,47 +181,69 @@ class ConnectionOptions:
         overrides ``-X`` and ``words`` (``--command-property``), they override ``--command-config``,
         and the file overrides the profile. Raises ConfigError if none of them names the brokers.
         """
-        config, timeout_s = self._layers(client_id, words)
+        layers, timeout_s = self._layers(words)
+        config = {"client.id": client_id} | _merged(layers)
         if BOOTSTRAP not in config:
             raise ConfigError(
                 "no brokers to connect to: give -b HOST:PORT (--bootstrap-server), --profile NAME, "
                 "or bootstrap.servers in --command-config; or set KAFKACLIENT_BOOTSTRAP"
             )
-        of_registry = {name for name in config if name.startswith(_REGISTRY)}
-        left_out = of_registry | _SERIALIZERS
+        of_registry = {name for name in config if name.startswith(REGISTRY)}
+        options = {name: text for name, text in config.items() if not is_left_out(name)}
+        if self.profile is not None:
+            try:
+                AdminConfig.build(_of_admin(options))
+            except ConfigError as error:
+                where = f"with profile {self.profile!r} of {profiles_file()}"
+                raise ConfigError(f"{where}: {error}") from error
         return (
-            {name: text for name, text in config.items() if name not in left_out},
+            options,
             timeout_s,
-            {name.removeprefix(_REGISTRY): config[name] for name in of_registry},
+            {name.removeprefix(REGISTRY): config[name] for name in of_registry},
         )
 
-    def _layers(
-        self, client_id: str, words: Iterable[str] | None
-    ) -> tuple[dict[str, str], float | None]:
-        file = {} if self.command_config is None else read_properties(self.command_config)
-        named = {} if self.bootstrap is None else {BOOTSTRAP: self.bootstrap}
-        profile, timeout_s = {}, self.timeout
+    def _layers(self, words: Iterable[str] | None) -> tuple[list[_Layer], float | None]:
+        """Later ones override."""
+        file: list[_Layer] = []
+        if self.command_config is not None:
+            file = [(f"{self.command_config}: ", options_in(self.command_config))]
+        where = BOOTSTRAP_VARIABLE if "bootstrap" in self.from_environment else "--bootstrap-server"
+        servers = {} if self.bootstrap is None else {BOOTSTRAP: self.bootstrap}
+        named: list[_Layer] = [(f"{where}: ", servers)]
+        profile: list[_Layer] = []
+        timeout_s = self.timeout
         if self.profile is not None:
             found = profile_named(self.profile)
-            profile = {
-                **({} if found.file is None else read_properties(found.file)),
-                **found.options,
-            }
+            if found.file is not None:
+                profile.append((f"{found.file}: ", options_in(found.file)))
+            profile.append((found.prefix, found.options))
             timeout_s = found.timeout_s if timeout_s is None else timeout_s
-        last = {} if "bootstrap" in self.from_environment else named
-        first = [profile, named] if "profile" in self.from_environment else [named, profile]
-        config = {"client.id": client_id}
-        named_ones = pairs(words, "--command-property") | pairs(self.words, "-X")
-        for layer in (*first, file, named_ones, last):
-            config |= layer
-        return config, timeout_s
+        last = [] if "bootstrap" in self.from_environment else named
+        first = profile + named if "profile" in self.from_environment else named + profile
+        named_ones: list[_Layer] = [
+            ("--command-property ", pairs(words, "--command-property")),
+            ("-X ", pairs(self.words, "-X")),
+        ]
+        return [*first, *file, *named_ones, *last], timeout_s
 
     @asynccontextmanager
     async def admin(self, **arguments: Any) -> AsyncIterator[Admin]:
         """A started client; ``arguments`` are of :class:`~kafkaclient.admin.Admin`."""
         options, timeout_s = self.options("kafkaclient-admin")
-        async with started(options, timeout_s, **arguments) as admin:
+        async with started(options_of(AdminConfig, options), timeout_s, **arguments) as admin:
             yield admin
+
+
+def _merged(layers: Iterable[_Layer]) -> dict[str, str]:
+    """All options. Variables are looked up in those that no later layer overrides."""
+    given: dict[str, tuple[str, str]] = {}
+    for where, options in layers:
+        given |= {name: (where, text) for name, text in options.items()}
+    config: dict[str, str] = {}
+    for where in dict.fromkeys(where for where, _ in given.values()):
+        own = {name: text for name, (place, text) in given.items() if place == where}
+        config |= from_environment(own, where)
+    return config
 
 
 def with_connection(command: Callable[..., None]) -> Callable[..., None]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import AsyncExitStack, nullcontext
-from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-import kafkaclient
 from kafkaclient.admin.places import HELP, Place
 from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cli.connection import (
@@ -22,7 +21,13 @@ from kafkaclient.cli.connection import (
     output_file,
     with_connection,
 )
-from kafkaclient.cli.output import counted, joined, run_command, shown_meanwhile
+from kafkaclient.cli.output import (
+    FAILED,
+    joined,
+    print_message,
+    run_command,
+    shown_meanwhile,
+)
 from kafkaclient.cli.record_format import (
     unescaped,
     written_as,
@@ -31,20 +36,19 @@ from kafkaclient.cli.record_format import (
     written_with_keys,
 )
 from kafkaclient.cli.record_output import COLUMNS, output_to
+from kafkaclient.cli.record_reading import Plan, Printer, consume_as_member, read
 from kafkaclient.cli.registry import Decoder, Registry, registry_client
 from kafkaclient.config import ReaderConfig
 from kafkaclient.config.consumer import ConsumerConfig
-from kafkaclient.errors import ConfigError
-from kafkaclient.types import TopicPartition
+from kafkaclient.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkaclient.cli.record_format import Printed, Records, Write
-    from kafkaclient.cli.record_output import Output
+    from kafkaclient.cli.record_format import Printed, Write
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.types import TopicPartition
 
-_POLL_MS = 200.0
-_MOST = 10_000  # records of a poll
 _FILTER = re.compile(r"(key|value|header\.(?P<name>[^=~]+))(?P<how>[=~])(?P<what>.*)", re.DOTALL)
 
 
@@ -109,6 +113,9 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
         bool, typer.Option("--json", "-J", help="Print a JSON object for each record.")
     ] = False,
     registry: Registry = None,
+    skip_message_on_error: Annotated[
+        bool, "Leave out records that cannot be decoded, and count them at the end."
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -124,12 +131,11 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
 
     Examples:
 
-    - `kafkaclient consume flights -e` prints the values of all records
-    - `kafkaclient consume flights -o -10 -f '%p:%o %k=%s\\n' -e` the last ten of each partition
-    - `kafkaclient consume flights -o 2h --filter key=KLM --json` those of the last two hours, and
-      what comes
+    - `kafkaclient consume flights -e # the values of all records`
+    - `kafkaclient consume flights -o -10 -f '%p:%o %k=%s\\n' -e # the last ten of each partition`
+    - `kafkaclient consume flights -o 2h --filter key=KLM --json # since two hours ago, and to come`
     - `kafkaclient consume flights -g night --out flights.parquet -e`
-    - `kafkaclient consume flights -e --registry http://localhost:8081` Avro as JSON
+    - `kafkaclient consume flights -e --registry http://localhost:8081 # Avro as JSON`
     """
 
     async def main() -> None:
@@ -139,7 +145,7 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
         if columns and given:
             raise ConfigError(f"{given[0]} has no use for the columns of {out}")
         wants_headers = "%h" in (format_ or "") or any("header." in each for each in where or ())
-        plan = _Plan(
+        plan = Plan(
             topics=topics,
             partitions=frozenset(partition or ()),
             start=Place.parse(from_ or "earliest", "--from"),
@@ -147,6 +153,7 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
             most=count,
             filters=[_filter(each) for each in where or ()],
             headers=columns or as_json or wants_headers,
+            skip_errors=skip_message_on_error,
         )
         if format_ is not None:
             form = written_as(format_)
@@ -158,6 +165,8 @@ def consume(  # noqa: PLR0913 - the flags of kcat and rpk
         options, timeout_s, of_registry = connection.with_registry("kafkaclient-consume")
         if timeout_s is not None and not {"max.block.ms", "default.api.timeout.ms"} & {*options}:
             options["max.block.ms"] = f"{timeout_s * 1000:.0f}"
+        config = ConsumerConfig if member else ReaderConfig
+        config.build(options_of(config, options) | member)  # before anything is asked of brokers
         async with AsyncExitStack() as stack:
             if registry is not None:
                 client = await stack.enter_async_context(registry_client(registry, of_registry))
@@ -175,7 +184,7 @@ def _end(text: str | None) -> Place | None:
     return place
 
 
-def _group_options(plan: _Plan, group: str) -> dict[str, str]:
+def _group_options(plan: Plan, group: str) -> dict[str, str]:
     start = plan.start.word
     if start is None or (plan.until is not None and plan.until.word is None):
         raise ConfigError(
@@ -203,112 +212,42 @@ async def _check_topics(
 async def _main(
     options: Mapping[str, str],
     member: dict[str, str],
-    plan: _Plan,
+    plan: Plan,
     out: Path | None,
     form: Write,
 ) -> None:
     """``member``: the options of a member of a group; empty without a group."""
-    async with output_to(out, form) as output:
-        printer = _Printer(plan, output)
-        is_seen = out is None and sys.stdout.isatty()  # the records show the progress
-        counts = shown_meanwhile(lambda: f"{printer.total:,} records")
-        try:
+    printer = Printer(plan)
+    is_seen = out is None and sys.stdout.isatty()  # the records show the progress
+    counts = shown_meanwhile(lambda: f"{printer.total:,} records")
+    try:
+        async with output_to(out, form) as printer.output:
             with nullcontext() if is_seen else counts:
                 if member:
-                    await _consume(plan, options_of(ConsumerConfig, options) | member, printer)
+                    own = options_of(ConsumerConfig, options) | member
+                    failed = await consume_as_member(plan, own, printer)
                 else:
-                    await _read(plan, options_of(ReaderConfig, options), printer)
-        finally:
-            where = "" if out is None else f", in {out}"
-            what = counted(printer.total, "record")
+                    failed = await read(plan, options_of(ReaderConfig, options), printer)
+    finally:
+        where = "" if out is None else f", in {out}"
+        what = counted(printer.total, "record")
+        if not isinstance(sys.exception(), BrokenPipeError):  # what its reader has got is not known
             typer.echo(f"{what} of {joined(plan.topics)}{where}", err=True)
+        if printer.skipped:
+            left_out = counted(printer.skipped, "record")
+            print_message("note", f"{left_out} left out; the first: {printer.first_skipped}")
+    _say_failed(failed)
 
 
-class _Plan(NamedTuple):
-    topics: list[str]
-    partitions: frozenset[int]
-    start: Place
-    until: Place | None
-    most: int | None
-    filters: list[Callable[[Printed], bool]]
-    headers: bool
-    decoder: Decoder | None = None
-
-
-class _Printer:
-    """Counts what is printed, and knows when it is enough."""
-
-    def __init__(self, plan: _Plan, output: Output) -> None:
-        self._plan = plan
-        self._output = output
-        self.total = 0
-
-    @property
-    def left(self) -> int | None:
-        return None if self._plan.most is None else self._plan.most - self.total
-
-    @property
-    def is_enough(self) -> bool:
-        return self.left == 0
-
-    async def write(self, records: Records) -> None:
-        wrong = None
-        if self._plan.decoder is not None:
-            records, wrong = await self._plan.decoder.decoded(records)
-        for matches in self._plan.filters:
-            records = [record for record in records if matches(record)]
-        if self.left is not None and len(records) > self.left:
-            records = list(islice(records, self.left))
-        if records:
-            await self._output.write(records)
-            self.total += len(records)
-        if wrong is not None and not self.is_enough:
-            raise wrong
-
-
-async def _read(plan: _Plan, options: Mapping[str, str], printer: _Printer) -> None:
-    """Without a group."""
-    from kafkaclient.reader import Reader
-
-    async with Reader(options) as reader:
-        wanted = [TopicPartition(topic, n) for topic in plan.topics for n in plan.partitions]
-        if not plan.partitions:
-            wanted = [each for topic in plan.topics for each in await reader.partitions(topic)]
-        first = await reader.offsets(wanted, "earliest")
-        end = await reader.offsets(wanted, "latest")
-        start = await plan.start.of(reader.offsets, first, end)
-        stop = {} if plan.until is None else await plan.until.of(reader.offsets, first, end)
-        ranges: dict[tuple[str, int], tuple[int, int | None]] = {}
-        for each in wanted:
-            last = stop.get(each)
-            if last is None or start[each] < last:
-                ranges[each] = (start[each], last)
-        async for batch in reader.read(ranges, headers=plan.headers):
-            await printer.write(batch)
-            if printer.is_enough:
-                break
-
-
-async def _consume(plan: _Plan, options: Mapping[str, str], printer: _Printer) -> None:
-    """As a member of a group. What was printed is committed."""
-    ends: dict[TopicPartition, int | None] = {}
-    async with kafkaclient.Consumer(options, topics=plan.topics) as consumer:
-        await consumer.wait_assigned()
-        while not printer.is_enough:
-            if plan.until is not None:
-                new = [each for each in consumer.assignment if each not in ends]
-                ends |= await consumer.offsets(new, "latest") if new else {}
-            # What is polled is committed: not more than is printed.
-            most = _MOST if printer.left is None else min(_MOST, printer.left)
-            found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=most)
-            for records in found.values():
-                await printer.write(records)
-            if plan.until is not None and all(
-                (consumer.position(each) or 0) >= (ends.get(each) or 0)
-                for each in consumer.assignment
-            ):
-                break
-        await consumer.commit()
+def _say_failed(failed: Mapping[TopicPartition, KafkaError]) -> None:
+    """Say which partitions have not been read to their ends; exit with 1 if there are any."""
+    by_reason: dict[str, list[TopicPartition]] = {}
+    for where, error in sorted(failed.items(), key=itemgetter(0)):
+        by_reason.setdefault(str(error).removeprefix(f"{where}: "), []).append(where)
+    for reason, partitions in by_reason.items():
+        print_message("error", f"{joined(partitions)}: not read to the end: {reason}")
+    if failed:
+        raise typer.Exit(FAILED)
 
 
 def _filter(text: str) -> Callable[[Printed], bool]:

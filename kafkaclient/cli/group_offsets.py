@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cli.output import FAILED, joined, print_message
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import BrokerError, ConfigError
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from kafkaclient.admin import Admin
@@ -51,10 +52,14 @@ class Change(NamedTuple):
         return {**self.partition._asdict(), "committed": self.before, "new": self.after}
 
 
-async def existing_group(admin: Admin, group: str) -> DescribedGroup:
+async def existing_group(admin: Admin, group: str, remedy: str = "") -> DescribedGroup:
+    """Raises GROUP_ID_NOT_FOUND, which names the group of a similar name."""
     found = await admin.describe_group(group)
     if found.state == "Dead":
-        raise broker_error(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group}")
+        near = get_close_matches(group, (each.group_id for each in await admin.list_groups()), 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        advice = f"there is no such group{meant}{remedy}"
+        raise broker_error(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group}", advice=advice)
     return found
 
 
@@ -74,6 +79,23 @@ async def lags_of(admin: Admin, group: str, owned: Iterable[TopicPartition] = ()
     ]
 
 
+async def lags_of_each(admin: Admin, groups: Iterable[str]) -> dict[str, list[Lag]]:
+    """Raises as :func:`lags_of`."""
+    return {group: await lags_of(admin, group) for group in groups}
+
+
+async def lags_of_all(admin: Admin) -> dict[str, list[Lag]]:
+    """Of all groups that commit offsets. Names a group whose lag cannot be read, and goes on."""
+    lags = {}
+    for group, _protocol, _state, kind in await admin.list_groups():
+        if kind.lower() != "share":
+            try:
+                lags[group] = await lags_of(admin, group)
+            except BrokerError as error:  # such as: deleted meanwhile
+                print_message("warning", error)
+    return lags
+
+
 def say_unknown(lags: Iterable[Lag]) -> None:
     """Name the partitions without a leader: the lag does not count them."""
     unknown = [each.partition for each in lags if each.end is None and not each.is_deleted]
@@ -81,11 +103,23 @@ def say_unknown(lags: Iterable[Lag]) -> None:
         print_message("warning", f"no leader, and so no lag is known: {joined(unknown)}")
 
 
-def say_left_out(wanted: Iterable[TopicPartition], found: Iterable[TopicPartition]) -> None:
+async def left_out(
+    admin: Admin, wanted: Iterable[TopicPartition], found: Iterable[TopicPartition]
+) -> dict[TopicPartition, str]:
+    """Why each of the wanted partitions is not among the found ones."""
+    missing = sorted({*wanted} - {*found})
+    topics = set(await admin.list_topics()) if missing else set()
+    return {
+        each: "it has no leader" if each.topic in topics else "its topic is deleted"
+        for each in missing
+    }
+
+
+def say_left_out(causes: Mapping[TopicPartition, str]) -> None:
     """Name the partitions that a command left out; exit with 1 if there are any."""
-    if left_out := sorted({*wanted} - {*found}):
-        why = "they have no leader or are deleted, or with +N and N- nothing is committed"
-        print_message("error", f"left out: {joined(left_out)}: {why}")
+    for each, why in causes.items():
+        print_message("error", f"left out: {each}: {why}")
+    if causes:
         raise typer.Exit(FAILED)
 
 

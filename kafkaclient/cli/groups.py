@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkaclient.admin.places import SHIFTED, Place, admin_offsets
+from kafkaclient.admin.places import SHIFTED, Place, admin_ends, admin_offsets
 from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.connection import AsJson, Yes
@@ -19,13 +20,16 @@ from kafkaclient.cli.group_offsets import (
     existing_group,
     lag_by_topic,
     lags_of,
+    lags_of_all,
+    lags_of_each,
+    left_out,
     partitions_named,
     read_offsets,
     say_left_out,
     say_unknown,
 )
-from kafkaclient.cli.output import FAILED, counted, picked, print_json, print_message, print_table
-from kafkaclient.errors import ConfigError, ProtocolError
+from kafkaclient.cli.output import FAILED, picked, print_json, print_message, print_table
+from kafkaclient.errors import ConfigError, ProtocolError, counted
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,6 +44,9 @@ app = typer.Typer(
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.")]
 Groups = Annotated[list[str], typer.Argument(metavar="GROUP", help="The groups.")]
+AnyGroups = Annotated[
+    list[str] | None, typer.Argument(metavar="GROUP", help="The groups. Without: all of them.")
+]
 Topics = Annotated[
     list[str] | None,
     typer.Option(
@@ -51,6 +58,7 @@ Topics = Annotated[
 ]
 _KINDS = {"": "classic", "consumer": "consumer (KIP-848)"}
 _EMPTY = ("Empty", "Dead")
+_NEW = " (--create with --topic makes it)"
 
 
 @app.command("list")
@@ -121,30 +129,34 @@ async def describe(connect: Connect, *, group: Group, as_json: AsJson = False) -
 async def lag(
     connect: Connect,
     *,
-    groups: Groups,
+    groups: AnyGroups = None,
     watch: Annotated[
         float | None, typer.Option(min=0.1, help="Show it again every N seconds, until Ctrl-C.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how many records each group has not consumed yet, by topic.
+    """Show how many records each group has not consumed yet, by topic, the most first.
 
-    Example:
+    Examples:
 
+    - `kafkaclient groups lag # all groups`
     - `kafkaclient groups lag billing audit --watch 5`
     """
     async with connect() as admin:
         while True:
-            lags = {group: await lags_of(admin, group) for group in groups}
+            lags = await (lags_of_each(admin, groups) if groups else lags_of_all(admin))
             rows = [row for group, found in lags.items() for row in lag_by_topic(group, found)]
+            rows.sort(key=lambda row: row[3], reverse=True)
             if as_json:
                 names = ("group", "topic", "partitions", "lag")
                 print_json([dict(zip(names, row, strict=True)) for row in rows])
             else:
+                now = datetime.now().astimezone().isoformat(" ", "seconds")
                 print_table(
                     ("group", "topic", "partitions", "lag"),
                     ((*row[:3], f"{row[3]:,}") for row in rows),
                     right=("partitions", "lag"),
+                    title=None if watch is None else now,
                 )
             say_unknown(each for found in lags.values() for each in found)
             if watch is None:
@@ -172,6 +184,7 @@ async def reset_offsets(
         ),
     ] = None,
     topic: Topics = None,
+    create: Annotated[bool, "Make the group, with offsets of --topic, if there is none."] = False,
     execute: Annotated[bool, "Set them. Without, only show what would change."] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -182,7 +195,8 @@ async def reset_offsets(
 
     - `kafkaclient groups reset-offsets billing --to earliest`
     - `kafkaclient groups reset-offsets billing --to 2h --topic orders:0,1 --execute`
-    - `kafkaclient groups reset-offsets billing --to +100 --execute` leaves out a hundred records
+    - `kafkaclient groups reset-offsets billing --to +100 --execute # leave out 100 records`
+    - `kafkaclient groups reset-offsets audit --to latest --topic orders --create --execute`
     """
     if (to is None) == (from_file is None):
         raise ConfigError("--to and --from-file: give one of them")
@@ -190,12 +204,14 @@ async def reset_offsets(
     # The offsets of a file, as they are: committed ones that are not moved.
     place = Place(shift=0) if to is None else Place.parse(to, "--to", shifts=True)
     async with connect() as admin:
-        found = await admin.describe_group(group)
+        describing = admin.describe_group(group) if create else existing_group(admin, group, _NEW)
+        found = await describing
         before = await admin.committed_offsets(group)
         wanted = await chosen_partitions(admin, topic, new or before)
         if not wanted:
             raise ConfigError(f"group {group} has committed nothing: name topics with --topic")
-        after = await admin_offsets(admin, place, wanted, new or before, read_committed=False)
+        ends = await admin_ends(admin, wanted, read_committed=False)
+        after = await admin_offsets(admin, place, *ends, new or before)
         rows = [Change(each, before.get(each), at) for each, at in sorted(after.items())]
         if found.state not in _EMPTY and found.members:
             raise broker_error(
@@ -206,6 +222,11 @@ async def reset_offsets(
             )
         if execute and rows:
             await admin.alter_offsets(group, after)
+        causes = await left_out(admin, wanted, after)
+        if to is None or place.shift is not None:
+            source = f"nothing is committed, and --to {to} counts from there"
+            why = source if new is None else f"it is not in {from_file}"
+            causes |= {each: why for each in causes if each not in (new or before)}
     if as_json:
         print_json({"group": group, "done": execute, "partitions": [r.as_json() for r in rows]})
     else:
@@ -216,7 +237,7 @@ async def reset_offsets(
         )
         done = f"set the offsets of group {group}"
         typer.echo(done if execute else "nothing was changed: --execute sets them", err=True)
-    say_left_out(wanted, after)
+    say_left_out(causes)
 
 
 @app.command()

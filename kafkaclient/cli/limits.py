@@ -19,6 +19,7 @@ from kafkaclient.cli.output import (
     stdout_console,
 )
 from kafkaclient.cli.profile_file import comma_pairs
+from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from kafkaclient.admin import LimitsReport
@@ -64,6 +65,9 @@ async def set_(
     - `kafkaclient limits set max.broker.partitions=4000 max.partitions=off`
     """
     given = comma_pairs(changes, "limits set")
+    for name, value in given.items():
+        if not value:
+            raise ConfigError(f"{name} has no value: {name}=off switches the limit off")
     Limits.parse(given)  # raises ConfigError for what is no limit
     async with connect(limits_file=limits_file, new_file=True) as admin:
         await admin.set_limits(given)

@@ -93,11 +93,6 @@ def joined(values: Iterable[object]) -> str:
     return ",".join(map(str, values))
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 record``, ``2,000 records``."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
-
-
 def print_table(
     columns: Iterable[str],
     rows: Iterable[Iterable[object]],
@@ -236,8 +231,12 @@ def _exit_statuses() -> Iterator[None]:
     except asyncio.CancelledError:
         raise _ended_by(signal.SIGTERM) from None
     except BrokenPipeError:
-        raise  # the reader of stdout has ended: typer exits with status 1 without a message
-    except (KafkaError, OSError) as error:
+        raise  # the reader of stdout has ended
+    except OSError as error:
+        named = error.filename is not None and error.strerror
+        print_message("error", f"{error.filename}: {error.strerror}" if named else error)
+        raise typer.Exit(FAILED) from None
+    except KafkaError as error:
         print_message("error", error)
         raise typer.Exit(USAGE if isinstance(error, _WRONG_USE) else FAILED) from None
 

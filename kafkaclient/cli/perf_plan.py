@@ -19,6 +19,7 @@ from kafkaclient.perf import traffic as payload
 from kafkaclient.perf.clients import KafkaclientClient, client_maker
 from kafkaclient.perf.load import LoadSpec
 from kafkaclient.perf.run import Labels
+from kafkaclient.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -170,4 +171,4 @@ def profiled(path: Path | None) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with profiler:
         yield
-    path.write_text(profiler.output(renderer), encoding="utf-8")
+    write_whole(path, profiler.output(renderer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import deque
 from contextlib import AsyncExitStack, contextmanager, suppress
@@ -19,13 +20,20 @@ from kafkaclient.cli.connection import (
     options_of,
     with_connection,
 )
-from kafkaclient.cli.output import FAILED, counted, print_message, run_command, shown_meanwhile
+from kafkaclient.cli.output import FAILED, print_message, run_command, shown_meanwhile
 from kafkaclient.cli.profile_file import pair
 from kafkaclient.cli.record_format import Row, row_of_json, unescaped
 from kafkaclient.cli.record_input import delimited, length_prefixed, read_records
 from kafkaclient.cli.registry import Encoder, Field, Registry, registry_client
 from kafkaclient.config import ProducerConfig
-from kafkaclient.errors import BulkDeliveryError, ConfigError, InvalidRecordError, KafkaError
+from kafkaclient.errors import (
+    BulkDeliveryError,
+    ConfigError,
+    InvalidRecordError,
+    KafkaError,
+    PartitionOutOfRangeError,
+    counted,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +45,10 @@ if TYPE_CHECKING:
 Wrong: TypeAlias = tuple[int, str]
 """The number of a record in the input, from 1, and what is wrong with it."""
 
+_ANY = -1  # a partition, as in kcat
 _UNDELIVERED = 8  # blocks on their way at most; buffer.memory bounds them, too
+_WATCH_EVERY_S = 1.0  # how soon a record is looked at that waits
+_STOP_S = 5.0  # how long records that were read before Ctrl-C may take, as with a dead broker
 _NO_TOPIC_MS = "10000"  # how long the brokers may take to create a topic
 
 
@@ -83,7 +94,13 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="May be repeated."),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="The partition of all records.")
+        int | None,
+        typer.Option(
+            "--partition",
+            "-p",
+            min=_ANY,
+            help="The partition of all records. -1: by the key, also if lines of --json have one.",
+        ),
     ] = None,
     timestamp: Annotated[
         str | None,
@@ -122,9 +139,11 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
 
     - `seq 1 200000 | kafkaclient produce lines`
     - `kafkaclient produce flights 'on time' -k KLM -H source=test`
-    - `kafkaclient produce flights -k KLM -Z ''` a tombstone
+    - `kafkaclient produce flights -k KLM -Z '' # a tombstone`
     - `kafkaclient consume flights -e --json | kafkaclient produce copy --json -b other:9092`
     """
+
+    kept: list[_Sender] = []  # until the event loop is closed: see _Sender.say_outcome
 
     async def main() -> None:
         ends = unescaped(delimiter, "--delimiter")
@@ -170,7 +189,8 @@ def produce(  # noqa: PLR0913 - the flags of kcat and rpk
                     for field, schema in schemas.items()
                 }
                 shared = shared._replace(encoders=encoders)
-            await _main(shared, options, timeout_s, values, file, split)
+            kept.append(_Sender(shared))
+            await _main(kept[0], options, timeout_s, values, file, split)
 
     run_command(main())
 
@@ -226,30 +246,48 @@ class _Shared(NamedTuple):
 
 
 async def _main(
-    shared: _Shared,
+    sender: _Sender,
     options: dict[str, str],
     timeout_s: float | None,
     values: list[str] | None,
     file: Path | None,
     split: Split,
 ) -> None:
-    for name, similar in (await missing_topics(options, timeout_s, [shared.topic])).items():
+    config = ProducerConfig.build(options_of(ProducerConfig, options))  # before brokers are asked
+    for name, similar in (await missing_topics(options, timeout_s, [sender.shared.topic])).items():
         hint = f" (there is {similar})" if similar else ""
-        print_message("note", f"there is no topic {name}{hint}; the brokers may create it")
+        created = "; the brokers may create it" if config.allow_auto_create_topics else ""
+        print_message("note", f"there is no topic {name}{hint}{created}")
         options.setdefault("max.block.ms", _NO_TOPIC_MS)
-    sender = _Sender(shared)
+    watch: asyncio.Task[None] | None = None
     try:
         async with kafkaclient.Producer(options_of(ProducerConfig, options)) as producer:
-            if values:
-                await sender.send(producer, [value.encode() for value in values])
-            else:
-                with _opened(file) as descriptor, sender.shown():
-                    async for records in read_records(descriptor, split):
-                        await sender.send(producer, records)
+            watch = asyncio.create_task(_watched(producer))
+            try:
+                if values:
+                    await sender.send(producer, [value.encode() for value in values])
+                else:
+                    with _opened(file) as descriptor, sender.shown():
+                        async for records in read_records(descriptor, split):
+                            await sender.send(producer, records)
+            except asyncio.CancelledError:  # Ctrl-C or SIGTERM
+                await producer.stop(_STOP_S)
+                raise
     finally:
+        if watch is not None:
+            watch.cancel()
         sender.say_outcome()
     if sender.failed:
         raise typer.Exit(FAILED)
+
+
+async def _watched(producer: Producer) -> None:
+    """Have the producer log what records wait for, also while no call awaits them: a flush that
+    lasts is logged, and its end."""
+    with suppress(KafkaError):  # the producer was stopped
+        while True:
+            await producer.flush()
+            await asyncio.sleep(_WATCH_EVERY_S)
 
 
 @contextmanager
@@ -267,7 +305,7 @@ class _Sender:
     """Sends blocks of records, and counts what became of them."""
 
     def __init__(self, shared: _Shared) -> None:
-        self._shared = shared
+        self.shared = shared
         self._pending: deque[BulkDelivery] = deque()
         self._read = 0
         self._written = 0
@@ -287,7 +325,7 @@ class _Sender:
         """Send all of them. Raises InvalidRecordError for the first that cannot be read or sent,
         after those before it were handed over, and KafkaError for records that could not be handed
         over."""
-        shared, wrong, before = self._shared, None, self._read
+        shared, wrong, before = self.shared, None, self._read
         self._read += len(records)
         numbers = range(before + 1, self._read + 1)
         if shared.key_delimiter is None and not (shared.as_json or shared.encoders):
@@ -297,13 +335,15 @@ class _Sender:
             rows, wrong = await shared.rows(records, before)
             by_partition: dict[int | None, dict[int, Row]] = {}
             for number, row in zip(numbers, rows, strict=False):
-                by_partition.setdefault(row.partition, {})[number] = row
+                has_own = row.partition is not None and shared.partition != _ANY
+                where = row.partition if has_own else shared.partition
+                by_partition.setdefault(where, {})[number] = row
             for partition, numbered in by_partition.items():
                 before_wrong = [n for n in numbered if wrong is None or n < wrong[0]]
                 some = [numbered[n] for n in before_wrong]
                 found = await self._send(
                     producer,
-                    shared.partition if partition is None else partition,
+                    partition,
                     before_wrong,
                     [row.value for row in some],
                     keys=[shared.key if row.key is None else row.key for row in some],
@@ -323,7 +363,7 @@ class _Sender:
         **columns: Any,
     ) -> Wrong | None:
         """Send the records before the first that cannot be sent; returns what is wrong with it."""
-        shared = self._shared
+        shared = self.shared
         if shared.null:
             values = [value or None for value in values]
         while len(self._pending) >= _UNDELIVERED or (self._pending and self._pending[0].done()):
@@ -336,11 +376,16 @@ class _Sender:
             delivery = await producer.send_many(
                 shared.topic,
                 values,
-                partition=partition,
+                partition=None if partition == _ANY else partition,
                 timestamp_ms=shared.timestamp_ms,
                 headers=shared.headers,
                 **columns,
             )
+        except PartitionOutOfRangeError as error:
+            raise PartitionOutOfRangeError(
+                f"topic {shared.topic} has no partition {partition}; with -p -1 the keys choose "
+                "partitions"
+            ) from error
         except InvalidRecordError as error:
             if (at := error.index) is None:
                 raise
@@ -365,12 +410,21 @@ class _Sender:
             self._error = self._error or error
 
     def say_outcome(self) -> None:
-        """At the end, when the producer is closed: each record has its outcome."""
+        """At the end, when the producer is closed: each record has its outcome, unless Ctrl-C ended
+        it. The deliveries are kept, so that the producer does not log what this says."""
+        waiting = 0
         for delivery in self._pending:
             if delivery.done():
                 self._count(delivery)
+            else:
+                waiting += delivery.records
+                with suppress(asyncio.InvalidStateError):
+                    delivery.exception()  # it counts as seen
         what = counted(self._written, "record")
-        typer.echo(f"{what} written to {self._shared.topic}", err=True)
+        typer.echo(f"{what} written to {self.shared.topic}", err=True)
+        if waiting:
+            what = counted(waiting, "record")
+            print_message("warning", f"{what} may not be written: they were waiting for a broker")
         if self.failed:
             what = counted(self.failed, "record")
             print_message("error", f"{what} not written: {self._error}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
+from copy import copy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
+from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.config.options import read_options
 from kafkaclient.config.reader import AdminConfig
 from kafkaclient.errors import ConfigError
@@ -18,10 +21,45 @@ from kafkaclient.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from kafkaclient.config.options import Option
+
 
 # --- Client options as Kafka's tools take them: ``.properties`` files -----------------------------
 
 BOOTSTRAP = "bootstrap.servers"
+REGISTRY = "schema.registry."
+_CLASSES = {f"{of}.{what}" for of in ("key", "value") for what in ("serializer", "deserializer")}
+_VARIABLE = re.compile(r"\$\{env:([^{}$]*)(\}?)")
+
+
+def is_left_out(name: str) -> bool:
+    """Whether no client has the option, or it names a Java class, which has no use here: files for
+    Java's tools may have it."""
+    return name.startswith((REGISTRY, "config.providers")) or name in _CLASSES
+
+
+def from_environment(options: Mapping[str, str], where: str) -> dict[str, str]:
+    """The options with the values of environment variables in place of ``${env:NAME}``, as by
+    Java's EnvVarConfigProvider.
+
+    Raises ConfigError, which begins with ``where`` and shows no value of a variable: for a variable
+    that is not set, and for an option with a variable that no client has or takes."""
+    if options.get("config.providers", "env") != "env":
+        raise ConfigError(f"{where}config.providers: only env is known here, for ${{env:NAME}}")
+
+    def value(match: re.Match[str]) -> str:
+        if not (match[1] and match[2]):
+            raise ConfigError(f"{where}{option}: a variable is given as ${{env:NAME}}")
+        if (found := os.environ.get(match[1])) is None:
+            raise ConfigError(f"{where}{option}: the environment variable {match[1]} is not set")
+        return found
+
+    found = {}
+    for option, text in options.items():
+        found[option] = _VARIABLE.sub(value, text)
+    if replaced := {name: found[name] for name in found if _VARIABLE.search(options[name])}:
+        _check(replaced, where, hide=True)
+    return found
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -32,6 +70,37 @@ def read_properties(path: Path) -> dict[str, str]:
         return javaproperties.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:  # not UTF-8, or an escape sequence that Java refuses
         raise ConfigError(f"cannot read the options in {path}: {error}") from error
+
+
+def options_in(path: Path) -> dict[str, str]:
+    """As :func:`read_properties`. Raises ConfigError, which names the file, also for an option that
+    no client has, and for a value that is not accepted."""
+    found = read_properties(path)
+    _check_constant(found, f"{path}: ")
+    return found
+
+
+def _check_constant(options: Mapping[str, str], where: str) -> None:
+    """Check what has no variable; :func:`from_environment` checks the others when they are used."""
+    _check({name: text for name, text in options.items() if not _VARIABLE.search(text)}, where)
+
+
+def _check(options: Mapping[str, str], where: str, *, hide: bool = False) -> None:
+    """``hide``: show no value, as of secrets."""
+    known = {**ConsumerConfig.OPTIONS, **AdminConfig.OPTIONS}
+    if hide:
+        known = {name: _hidden(option) for name, option in known.items()}
+    own = {name: text for name, text in options.items() if not is_left_out(name)}
+    try:
+        read_options(known, (own,))
+    except ConfigError as error:
+        raise ConfigError(f"{where}{error}") from error
+
+
+def _hidden(option: Option) -> Option:
+    hidden = copy(option)
+    hidden.secret = True
+    return hidden
 
 
 def pairs(words: Iterable[str] | None, flag: str, *, strip: bool = False) -> dict[str, str]:
@@ -104,12 +173,14 @@ class Profile:
     where: str
     """The profile's file and line."""
 
+    @property
+    def prefix(self) -> str:
+        """The beginning of error messages about an option of the profile."""
+        return f"{self.where}: profile {self.name!r}: "
+
     def checked(self) -> Self:
         """The profile. Raises ConfigError if it has an unknown option."""
-        try:
-            read_options(AdminConfig.OPTIONS, (self.options,))
-        except ConfigError as error:
-            raise ConfigError(f"{self.where}: profile {self.name!r}: {error}") from error
+        _check_constant(self.options, self.prefix)
         return self
 
 

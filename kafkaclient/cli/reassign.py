@@ -12,12 +12,13 @@ from kafkaclient.admin.reassign.estimate import shown
 from kafkaclient.admin.reassign.plan import parse_broker_list, parse_topics
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.cli import reassign_state as state
-from kafkaclient.cli.admin import Connect, confirm, on_cluster, write_file
+from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.chosen_topics import Topics
 from kafkaclient.cli.connection import AsJson, IgnoreLimits, LimitsFile, Yes, output_file
 from kafkaclient.cli.output import joined, print_json, print_message
 from kafkaclient.cli.reassign_state import PlanFile
 from kafkaclient.errors import ConfigError
+from kafkaclient.whole_file import write_whole
 
 if TYPE_CHECKING:
     from kafkaclient.admin import Begun, Estimate
@@ -105,7 +106,7 @@ async def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
         )
         found = await admin.reassigner.estimate(proposed.replicas, measure_s=measure)
     if out is not None:
-        write_file(out, proposed.to_json() + "\n")
+        write_whole(out, proposed.to_json() + "\n")
     if as_json:
         estimate = report.estimate_json(found, replication_quota, network_bandwidth)
         print_json({"current": present.as_dict(), "proposed": proposed.as_dict(), **estimate})
@@ -168,7 +169,7 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     def save_rollback(present: ReassignmentPlan) -> None:
         """Called before anything is changed, as Kafka's tool does."""
         if rollback_file is not None:
-            write_file(rollback_file, present.to_json() + "\n")
+            write_whole(rollback_file, present.to_json() + "\n")
         told.update(done=False, started=[], failed={}, rollback=present.as_dict())
         typer.echo(
             f"Current partition replica assignment\n\n{present.to_json()}\n\n"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.admin import OngoingReassignment
 
 _ROWS = 20  # partitions shown while they move: a screen has no room for more
-_LINE_EVERY_S = 10.0
+LINE_EVERY_S = 10.0
 
 
 def estimate_json(found: Estimate, quota: int | None, network: int | None) -> dict[str, Any]:
@@ -227,9 +227,10 @@ def progress_json(progress: Progress) -> dict[str, Any]:
     totals = ("finished", "sum_replica_lag", "bytes_done", "bytes_total", "time_left_s")
     return picked(progress, *totals) | {
         "partitions_done": progress.done,
+        "partitions_cancelled": progress.cancelled,
         "partitions": [
             each.partition._asdict()
-            | picked(each, "done", "lag", "bytes_done", "bytes_total", "stuck")
+            | picked(each, "done", "lag", "bytes_done", "bytes_total", "stuck", "cancelled")
             for each in progress.partitions
         ],
         "brokers": [
@@ -256,7 +257,7 @@ async def follow(reports: AsyncIterator[Progress]) -> Progress | None:
 async def _lines(reports: AsyncIterator[Progress], console: Console) -> Progress | None:
     """Print a line every ten seconds, and a line for each move that gets stuck."""
     last: Progress | None = None
-    printed = -_LINE_EVERY_S
+    printed = -LINE_EVERY_S
     known: set[str] = set()
     async for last in reports:
         stuck = {f"{each.partition} is stuck: {each.stuck}" for each in last.stuck}
@@ -264,7 +265,7 @@ async def _lines(reports: AsyncIterator[Progress], console: Console) -> Progress
             console.print(words, markup=False, soft_wrap=True)
         known |= stuck
         now = time.monotonic()
-        if now - printed >= _LINE_EVERY_S or last.finished:
+        if now - printed >= LINE_EVERY_S or last.finished:
             printed = now
             console.print(line(last), markup=False, soft_wrap=True)
     return last
@@ -279,6 +280,8 @@ def line(progress: Progress) -> str:
         f"{shown(progress.rate)}/s",
         f"lag {progress.sum_replica_lag:,} records",
     ]
+    if progress.cancelled:
+        words.insert(1, f"{progress.cancelled} cancelled")
     if not progress.finished:
         words.append("time left not known" if left is None else f"{duration(left)} left")
     return ", ".join(words)

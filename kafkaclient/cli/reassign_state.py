@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin import Lifted, Progress, Verification
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
+    from kafkaclient.wire.admin import OngoingReassignment
 
 IN_PROGRESS = 4  # exit status of `verify` while a move of the plan is in progress
 
@@ -54,7 +55,7 @@ async def verify(
 
     Example:
 
-    - `kafkaclient reassign verify --reassignment-json-file plan.json`
+    - `kafkaclient reassign verify --plan plan.json`
     """
     plan = read_plan(reassignment_json_file)
     given_of({"--preserve-throttles": preserve_throttles, "--all-throttles": all_throttles})
@@ -95,7 +96,12 @@ async def cancel(
     connect: Connect,
     *,
     reassignment_json_file: Annotated[
-        Path | None, typer.Option(help="Cancel the moves of this plan.", exists=True)
+        Path | None,
+        typer.Option(
+            *("--reassignment-json-file", "--plan"),
+            help="Cancel the moves of this plan.",
+            exists=True,
+        ),
     ] = None,
     all_: Annotated[bool, "Cancel all moves in the cluster."] = False,
     preserve_throttles: Preserve = False,
@@ -107,10 +113,10 @@ async def cancel(
 
     Example:
 
-    - `kafkaclient reassign cancel --reassignment-json-file plan.json`
+    - `kafkaclient reassign cancel --plan plan.json`
     """
     if (reassignment_json_file is None) != all_:
-        raise ConfigError("give --reassignment-json-file, or --all")
+        raise ConfigError("give --plan, or --all")
     wanted = None
     if reassignment_json_file is not None:
         wanted = frozenset(read_plan(reassignment_json_file).replicas)
@@ -125,13 +131,26 @@ async def cancel(
         )
     failed = {partition: error for partition, error in results.items() if error is not None}
     cancelled = sorted(str(partition) for partition in results.keys() - failed.keys())
+    reordered = [
+        str(partition)
+        for partition, move in sorted(ongoing.items())
+        if str(partition) in cancelled and _may_be_reordered(move)
+    ]
     if as_json:
         told = {"cancelled": cancelled, "failed": report.errors_json(failed)}
+        told["may_be_reordered"] = reordered
         print_json(told | {"throttles": report.lifted_json(lifted[0]) if lifted else None})
     elif cancelled:
         typer.echo(f"Successfully cancelled partition reassignments for: {joined(cancelled)}")
     elif not failed:
         typer.echo("None of the specified partition reassignments are active.")
+    if reordered and not as_json:
+        print_message(
+            "note",
+            f"the replicas of {joined(reordered)} may be in another order than before the move, "
+            "and the first one is the preferred leader: execute the plan of --rollback-file to "
+            "restore the order",
+        )
     for each in lifted:
         report.print_lifted(each)
     exit_if_failed(failed)
@@ -215,6 +234,13 @@ def exit_if_failed(failed: Mapping[TopicPartition, KafkaError]) -> None:
     for partition, error in sorted(failed.items()):
         typer.echo(f"{partition}: {error}", err=True)
     raise typer.Exit(FAILED)
+
+
+def _may_be_reordered(move: OngoingReassignment) -> bool:
+    """Whether a cancel may leave the earlier replicas in another order. While they move, the
+    controller lists those that stay first, and it keeps this order."""
+    earlier = set(move.replicas) - set(move.adding)
+    return len(earlier) > 1 and not earlier <= set(move.removing)
 
 
 def _hint_at_foreign(found: Verification) -> None:

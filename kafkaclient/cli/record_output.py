@@ -6,7 +6,7 @@ import asyncio
 import queue
 import sys
 import threading
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkaclient.errors import ConfigError, InvalidRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from kafkaclient.cli.record_format import Printed, Records, Write
 
@@ -25,6 +25,19 @@ class Output(Protocol):
     """Takes records. Raises OSError, and InvalidRecordError for what it cannot write."""
 
     async def write(self, records: Records) -> None: ...
+
+
+@contextmanager
+def _named(name: object, consequence: str) -> Iterator[None]:
+    """Name what is written in the system's errors: they are of a file that is open. The error of a
+    pipe whose reader has ended stays."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = error.strerror or error
+        raise OSError(f"{name} cannot be written: {why}; {consequence}") from error
 
 
 class _Writer:
@@ -65,7 +78,8 @@ def _settle(future: asyncio.Future[None], error: OSError | None) -> None:
 
 
 class _Lines:
-    def __init__(self, stream: Any, form: Write) -> None:
+    def __init__(self, stream: Any, name: object, form: Write) -> None:
+        self._name = name
         self._form = form
         raw = getattr(stream, "raw", stream)  # a lock of the buffer would outlive the thread
 
@@ -77,7 +91,8 @@ class _Lines:
         self._writer = _Writer(write)
 
     async def write(self, records: Records) -> None:
-        await self._writer.write(self._form(records))
+        with _named(self._name, "it may end in the middle of a record"):
+            await self._writer.write(self._form(records))
 
 
 @asynccontextmanager
@@ -86,7 +101,7 @@ async def output_to(file: Path | None, form: Write) -> AsyncIterator[Output]:
     if file is None:
         sys.stdout.write("")  # raises OSError if it is closed
         sys.stdout.flush()
-        yield _Lines(sys.stdout.buffer, form)
+        yield _Lines(sys.stdout.buffer, "stdout", form)
     elif file.suffix in COLUMNS:
         columns = _Columns(file)
         try:
@@ -95,7 +110,7 @@ async def output_to(file: Path | None, form: Write) -> AsyncIterator[Output]:
             columns.close()
     else:
         with file.open("wb", buffering=0) as stream:
-            yield _Lines(stream, form)
+            yield _Lines(stream, file, form)
 
 
 class _Columns:
@@ -112,6 +127,9 @@ class _Columns:
         self._pa = pa
         self._file = file
         self._is_csv = file.suffix == ".csv"
+        self._consequence = "it may end in the middle of a record"
+        if not self._is_csv:
+            self._consequence = "without its end nothing in it can be read"
         content = pa.string() if self._is_csv else pa.binary()
         header = pa.struct([("key", pa.string()), ("value", content)])
         self._schema = pa.schema(
@@ -125,15 +143,19 @@ class _Columns:
                 *([] if self._is_csv else [("headers", pa.list_(header))]),
             ]
         )
+        with _named(file, "nothing is in it"):
+            self._sink = self._opened(str(file))
+
+    def _opened(self, file: str) -> Any:
         if self._is_csv:
-            self._sink: Any = import_module("pyarrow.csv").CSVWriter(str(file), self._schema)
-        elif file.suffix == ".parquet":
-            self._sink = import_module("pyarrow.parquet").ParquetWriter(str(file), self._schema)
-        else:
-            self._sink = import_module("pyarrow.ipc").new_file(str(file), self._schema)
+            return import_module("pyarrow.csv").CSVWriter(file, self._schema)
+        if self._file.suffix == ".parquet":
+            return import_module("pyarrow.parquet").ParquetWriter(file, self._schema)
+        return import_module("pyarrow.ipc").new_file(file, self._schema)
 
     async def write(self, records: Records) -> None:
-        await asyncio.to_thread(self._write, records)
+        with _named(self._file, self._consequence):
+            await asyncio.to_thread(self._write, records)
 
     def _write(self, records: Records) -> None:
         rows = list(records)
@@ -168,4 +190,5 @@ class _Columns:
         return texts
 
     def close(self) -> None:
-        self._sink.close()
+        with _named(self._file, self._consequence):
+            self._sink.close()

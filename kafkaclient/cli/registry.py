@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 import kafkaclient
-from kafkaclient.errors import ConfigError, SerializationError
+from kafkaclient.errors import (
+    ConfigError,
+    KafkaError,
+    RegistryUnavailableError,
+    SerializationError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -66,22 +71,31 @@ class Decoder:
         self._avro = AvroDeserializer(client)
         self._kinds: dict[int, str] = {}
 
-    async def decoded(self, records: Records) -> tuple[list[Printed], SerializationError | None]:
-        """The records with JSON, up to the first that cannot be decoded, and what is wrong with
-        it."""
+    async def decoded(
+        self, records: Records, *, skip_errors: bool
+    ) -> tuple[list[Printed], list[KafkaError]]:
+        """The records with JSON, up to the first that cannot be decoded, and what is wrong with it.
+        With ``skip_errors`` all that can be decoded, and all errors; a RegistryUnavailableError is
+        the end."""
         from kafkaclient.reader.batch import FetchedRecord
 
         found: list[Printed] = []
+        wrong: list[KafkaError] = []
         for r in records:
             try:
                 key, value = [await self._content(r, field) for field in _FIELDS]
             except Exception as error:  # noqa: BLE001 - whatever fastavro and the client raise
+                is_of_registry = _is_of_registry(error)
+                kind = RegistryUnavailableError if is_of_registry else SerializationError
                 where = f"{r.topic}-{r.partition} at offset {r.offset}"
                 told = f"the record of {where} cannot be decoded with {self._registry}: {error}"
-                return found, SerializationError(told)
+                wrong.append(kind(told))
+                if is_of_registry or not skip_errors:
+                    break
+                continue
             head = (r.topic, r.partition, r.offset, r.timestamp, r.timestamp_type)
             found.append(FetchedRecord(*head, key, value, r.headers))
-        return found, None
+        return found, wrong
 
     async def _content(self, record: Printed, field: Field) -> bytes | None:
         data: bytes | None = getattr(record, field)
@@ -158,6 +172,18 @@ class Encoder:
 def _name(url: str) -> str:
     """The registry in messages, without a password."""
     return f"the registry {url.rpartition('@')[2]}"
+
+
+def _is_of_registry(error: Exception) -> bool:
+    """Whether the registry refuses the request, or does not answer it."""
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+    from httpx import HTTPError
+
+    from kafkaclient.schema_registry import NO_SUCH_SCHEMA
+
+    if isinstance(error, SchemaRegistryError):
+        return error.http_status_code not in NO_SUCH_SCHEMA
+    return isinstance(error, RegistryUnavailableError | HTTPError)
 
 
 def _plain(value: Any) -> Any:

@@ -31,8 +31,6 @@ from kafkaclient.cli.output import (
 from kafkaclient.errors import ConfigError
 from kafkaclient.pages import check_plotly
 from kafkaclient.spark.jobs import report_progress, spark_failures
-from kafkaclient.spark.report.findings import findings, write_findings
-from kafkaclient.spark.report.page import write_report
 from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
@@ -195,6 +193,7 @@ def _report(
     runs = found_runs.find_runs(folders, begin, end)
     _make_folder(out)
     job: Any = import_module("kafkaclient.spark.report.job")
+    findings: Any = import_module("kafkaclient.spark.report.findings")
     judgement = job.Judgement() if window_ms is None else job.Judgement(window_s=window_ms / 1e3)
     period = job.Period(begin and begin.timestamp(), end and end.timestamp())
     with spark_with_progress("kafkaclient report", master, job.SETTINGS, "tasks") as shown:
@@ -211,7 +210,7 @@ def _report(
         with report_progress(spark, show_tasks), spark_failures("the report"):
             tables = job.aggregate(spark, runs, out / "tables", judgement, period, begin_step)
         made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
-    found = findings(runs, tables)
+    found = findings.findings(runs, tables)
     if tables.deleted_files:
         typer.echo(
             f"not counted: {tables.deleted_files:,} files were deleted while the report read",
@@ -224,8 +223,9 @@ def _report(
             if limits
             else "the files hold no batches: nothing was sent while they were written"
         )
-    write_findings(out, found, judgement)
-    write_report(out / "report.html", found, judgement, made_with)
+    findings.write_findings(out, found, judgement)
+    page: Any = import_module("kafkaclient.spark.report.page")
+    page.write_report(out / "report.html", found, judgement, made_with)
     return found
 
 

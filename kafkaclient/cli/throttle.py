@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from math import inf
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -149,15 +151,18 @@ async def clear(
 
 async def _wait_in_sync(admin: Admin, brokers: list[int], quota: int, *, failed: bool) -> None:
     """Wait until brokers are in sync. If quotas ``failed``, set them when the brokers are up."""
-    printed = -1
+    printed, printed_at = -1, -inf
     easing = asyncio.create_task(admin.replication_quotas.ease_arrivals(brokers))
     try:
         while behind := await admin.replication_quotas.behind(brokers):
             if failed:
                 failed = bool(await admin.replication_quotas.bootstrap(brokers, quota))
-            if len(behind) != printed:
-                printed = len(behind)
-                typer.echo(f"{printed} partitions are not in sync", err=True)
+            now = time.monotonic()
+            if len(behind) != printed or now - printed_at >= report.LINE_EVERY_S:
+                printed, printed_at = len(behind), now
+                lags = [lag for lag in behind.values() if lag is not None]
+                lag = f"{sum(lags):,} records" if len(lags) == printed else "not known"
+                typer.echo(f"{printed} partitions are not in sync, lag {lag}", err=True)
             await asyncio.sleep(_CHECK_EVERY_S)
     except (asyncio.CancelledError, KafkaError):
         typer.echo(

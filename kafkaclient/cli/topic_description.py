@@ -8,7 +8,7 @@ from kafkaclient.cli.admin import Connect, on_cluster
 from kafkaclient.cli.chosen_topics import ChosenTopics, Pattern, Topics, say_failed
 from kafkaclient.cli.connection import AsJson
 from kafkaclient.cli.output import joined, picked, print_json, print_table
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import KafkaError, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,6 +31,12 @@ async def describe(
     under_replicated_partitions: Annotated[
         bool, "Only partitions with a replica that is not in sync."
     ] = False,
+    under_min_isr_partitions: Annotated[
+        bool, "Only partitions with fewer replicas in sync than min.insync.replicas."
+    ] = False,
+    at_min_isr_partitions: Annotated[
+        bool, "Only partitions with just min.insync.replicas replicas in sync."
+    ] = False,
     unavailable_partitions: Annotated[bool, "Only partitions without a leader."] = False,
     if_exists: IfExists = False,
     as_json: AsJson = False,
@@ -44,7 +50,8 @@ async def describe(
     - `kafkaclient topics describe --pattern 'flights.*'`
     - `kafkaclient topics describe --under-replicated-partitions --json`
     """
-    only_some = under_replicated_partitions or unavailable_partitions
+    by_min_isr = under_min_isr_partitions or at_min_isr_partitions
+    only_some = under_replicated_partitions or unavailable_partitions or by_min_isr
     configs: dict[str, dict[str, ConfigEntry] | KafkaError] = {}
     wanted = ChosenTopics.parse(names, pattern)
     async with connect() as admin:
@@ -52,7 +59,7 @@ async def describe(
             admin, missing_ok=if_exists, left_out=lambda t: exclude_internal and t.internal
         )
         chosen = [t for t in found if not (exclude_internal and t.internal)]
-        if not only_some:
+        if by_min_isr or not only_some:
             configs = await admin.describe_topic_configs(t.name for t in chosen)
     ignored = wanted.ignored_errors(if_exists)
     shown = []
@@ -60,14 +67,32 @@ async def describe(
         entries = configs.get(each.name, {})
         behind = each.under_replicated if under_replicated_partitions else ()
         leaderless = each.unavailable if unavailable_partitions else ()
-        partitions = tuple(sorted({*behind, *leaderless})) if only_some else each.partitions
+        spare = _beyond_min_isr(each, entries) if by_min_isr else {}
+        few = {
+            p
+            for p, more in spare.items()
+            if (under_min_isr_partitions and more < 0) or (at_min_isr_partitions and more == 0)
+        }
+        some = tuple(sorted({*behind, *leaderless, *few}))
+        partitions = some if only_some else each.partitions
         if not isinstance(entries, ignored) and (partitions or not only_some):
-            shown.append((each, partitions, _own_configs(entries)))
+            shown.append((each, partitions, _own_configs(entries if not only_some else {})))
     if as_json:
         print_json([_topic_json(*each) for each in shown])
     for described in () if as_json else shown:
         _print_topic(*described)
     say_failed(each for each in configs.values() if not isinstance(each, ignored))
+
+
+def _beyond_min_isr(
+    topic: TopicDescription, entries: Mapping[str, ConfigEntry] | KafkaError
+) -> dict[PartitionView, int]:
+    """How many more replicas than ``min.insync.replicas`` each partition has in sync. Nothing, if
+    the setting is not known."""
+    entry = None if isinstance(entries, KafkaError) else entries.get("min.insync.replicas")
+    if entry is None or entry.value is None:
+        return {}
+    return {p: len(p.isr) - int(entry.value) for p in topic.partitions}
 
 
 def _own_configs(entries: Mapping[str, ConfigEntry] | KafkaError) -> dict[str, str] | None:
@@ -93,6 +118,7 @@ def _topic_json(
         "partition_count": len(topic.partitions),
         "replication_factor": topic.replication_factor,
         "configs": configs,
+        "down_brokers": sorted(topic.down_brokers),
         "partitions": [picked(p, "partition", "leader", "replicas", "isr") for p in partitions],
     }
 
@@ -103,15 +129,23 @@ def _print_topic(
     configs: Mapping[str, str] | None,
 ) -> None:
     words = [
-        f"{topic.name}: {len(topic.partitions)} partitions, "
+        f"{topic.name}: {counted(len(topic.partitions), 'partition')}, "
         f"replication factor {topic.replication_factor}",
         *(["internal"] if topic.internal else []),
         *(f"{name}={value}" for name, value in (configs or {}).items()),
     ]
     rows = []
     for p in partitions:
-        behind = joined(sorted(set(p.replicas) - set(p.isr)))
-        state = "no leader" if p.leader < 0 else f"behind: {behind}" if behind else ""
+        down = topic.down_brokers & set(p.replicas)
+        behind = set(p.replicas) - set(p.isr) - down if p.leader >= 0 else ()
+        state = "; ".join(
+            ["no leader"] * (p.leader < 0)
+            + [
+                f"{word}: {joined(sorted(some))}"
+                for word, some in (("down", down), ("behind", behind))
+                if some
+            ]
+        )
         leader = "none" if p.leader < 0 else p.leader
         rows.append((p.partition, leader, joined(p.replicas), joined(p.isr), state))
     print_table(

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kafkaclient.admin.places import HELP, Place, admin_offsets
+from kafkaclient.admin.places import HELP, Place, admin_ends, admin_offsets
 from kafkaclient.cli.admin import Connect, confirm, on_cluster
 from kafkaclient.cli.connection import AsJson, Yes
-from kafkaclient.cli.group_offsets import chosen_partitions, say_left_out
-from kafkaclient.cli.output import counted, print_json, print_table
+from kafkaclient.cli.group_offsets import chosen_partitions, left_out, say_left_out
+from kafkaclient.cli.output import print_json, print_table
+from kafkaclient.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,13 +43,13 @@ async def offsets(
     place = None if at is None else Place.parse(at, "--at")
     async with connect() as admin:
         wanted = await chosen_partitions(admin, topics, ())
-        first = await admin.beginning_offsets(wanted)
-        end = await admin.end_offsets(wanted, read_committed=False)
+        first, end = await admin_ends(admin, wanted, read_committed=False)
         found = [first, end]
         if place is not None:
-            found.append(await admin_offsets(admin, place, wanted, {}, read_committed=False))
-    # A partition may have lost its leader between two requests.
-    known = sorted(each for each in wanted if all(each in offsets for offsets in found))
+            found.append(await admin_offsets(admin, place, first, end))
+        # A partition may have lost its leader between two requests.
+        known = sorted(each for each in wanted if all(each in offsets for offsets in found))
+        causes = await left_out(admin, wanted, known)
     rows = [
         (
             *each,
@@ -60,7 +61,9 @@ async def offsets(
         for each in known
     ]
     _print(("topic", "partition", "first", "end", "offsets", *([at] if at else [])), rows, as_json)
-    say_left_out(wanted, known)
+    total = sum(end[each] - first[each] for each in known)
+    typer.echo(f"{counted(total, 'offset')} in {counted(len(rows), 'partition')}", err=True)
+    say_left_out(causes)
 
 
 @on_cluster
@@ -82,17 +85,17 @@ async def delete_records(
     place = Place.parse(before, "--before")
     async with connect() as admin:
         wanted = await chosen_partitions(admin, topics, ())
-        first = await admin.beginning_offsets(wanted)
-        places = await admin_offsets(admin, place, wanted, {}, read_committed=False)
-        new = {each: at for each, at in places.items() if each in first}
+        first, end = await admin_ends(admin, wanted, read_committed=False)
+        new = await admin_offsets(admin, place, first, end)
         some = {each: at for each, at in new.items() if at > first[each]}
         if some:
             total = counted(sum(some.values()) - sum(first[each] for each in some), "offset")
             confirm(f"Delete the records of {total} in {counted(len(some), 'partition')}?", yes=yes)
             new |= await admin.delete_records(some)
+        causes = await left_out(admin, wanted, new)
     rows = [(*each, first[each], at) for each, at in sorted(new.items())]
     _print(("topic", "partition", "before", "first"), rows, as_json)
-    say_left_out(wanted, new)
+    say_left_out(causes)
 
 
 def _print(columns: tuple[str, ...], rows: Iterable[tuple[object, ...]], as_json: bool) -> None:

@@ -14,7 +14,7 @@ from kafkaclient.cli.connection import AsJson, IgnoreLimits, LimitsFile, Validat
 from kafkaclient.cli.output import print_json, print_table
 from kafkaclient.cli.profile_file import comma_pairs
 from kafkaclient.cli.topic_description import ExcludeInternal, IfExists
-from kafkaclient.errors import ConfigError, TopicExistsError, UnknownTopicError
+from kafkaclient.errors import ConfigError, TopicExistsError, UnknownTopicError, counted
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.types import TopicPartition
 
@@ -134,7 +134,7 @@ async def list_(
     """
     wanted = ChosenTopics.parse(names, pattern)
     async with connect() as admin:
-        found = await wanted.described(admin, missing_ok=True)
+        found = await wanted.described(admin, missing_ok=not wanted.names)
     shown = [t.name for t in found if not (exclude_internal and t.internal)]
     if as_json:
         print_json(shown)
@@ -174,10 +174,10 @@ async def delete(
         )
         chosen = [t.name for t in found]
         if chosen:
-            total = sum(len(t.partitions) for t in found)
+            total = counted(sum(len(t.partitions) for t in found), "partition")
             shown = ", ".join(chosen[:10]) + " and others" * (len(chosen) > 10)
             what = f"topic {shown}" if len(chosen) == 1 else f"{len(chosen)} topics ({shown})"
-            confirm(f"Delete {what} with {total} partitions and all their records?", yes=yes)
+            confirm(f"Delete {what} with {total} and all their records?", yes=yes)
         results = await admin.delete_topics(chosen) if chosen else {}
     ignored = wanted.ignored_errors(if_exists)
     failed = [error for error in results.values() if error and not isinstance(error, ignored)]
@@ -271,7 +271,7 @@ async def elect_leaders(
         before = _to_elect(await wanted.described(admin, missing_ok=False), unclean=unclean)
         if before and unclean:
             question = "Records that only the lost leaders had are lost. Elect new leaders of "
-            confirm(f"{question}{len(before)} partitions?", yes=yes)
+            confirm(f"{question}{counted(len(before), 'partition')}?", yes=yes)
         kind: Literal["preferred", "unclean"] = "unclean" if unclean else "preferred"
         outcomes = await admin.elect_leaders(before, election_type=kind) if before else {}
     # Brokers may still have to learn of it. Whom an unclean election chose, they will tell.
@@ -288,8 +288,9 @@ async def elect_leaders(
         )
     elif not before:
         typer.echo("each partition has its leader; nothing was done", err=True)
-    else:
-        print_table(columns, [["" if cell is None else cell for cell in row] for row in rows])
+    elif rows:
+        shown = [["" if cell is None else cell for cell in row] for row in rows]
+        print_table(columns, shown, right=columns[1:])
     say_failed(outcomes.values())
 
 

@@ -61,6 +61,8 @@ def test_topics_from_creation_to_deletion(run: Run) -> None:
     assert "topic t has 5 partitions" in grown.stderr
     assert run("topics", "list").stdout == "t\n"
     assert json.loads(run("topics", "list", "--json").stdout) == ["t"]
+    missing = run("topics", "list", "t", "u")
+    assert (missing.exit_code, "there is no such topic" in missing.stderr) == (1, True)
     unasked = run("topics", "delete", "t")
     assert unasked.exit_code == 2
     assert "5 partitions and all their records" in unasked.stderr
@@ -175,9 +177,29 @@ def test_a_topic_described(run: Run, fake: FakeCluster) -> None:
     assert [p["partition"] for p in behind[0]["partitions"]] == [1]
     leaderless = run("topics", "describe", "--unavailable-partitions").stdout
     assert "no leader" in leaderless
-    assert "behind: 2" not in leaderless
+    assert "behind" not in leaderless
+    assert "down: 2" in run("topics", "describe").stdout
+    fake.start_broker(2)
+    fake.set_isr("t", 1, [1])
+    assert "behind: 2" in run("topics", "describe").stdout
     assert run("topics", "describe", "nothing").exit_code == 1
     assert run("topics", "describe", "nothing", "--if-exists").exit_code == 0
+
+
+def test_partitions_with_few_replicas_in_sync(run: Run, fake: FakeCluster) -> None:
+    placed = ("--replica-assignment", "0:1,1:2", "--config", "min.insync.replicas=2")
+    made(run, "t", *placed)
+    made(run, "u", "--replica-assignment", "0:1", "--config", "min.insync.replicas=1")
+
+    def shown(flag: str) -> list[tuple[str, int]]:
+        told = json.loads(run("topics", "describe", flag, "--json").stdout)
+        return [(each["topic"], p["partition"]) for each in told for p in each["partitions"]]
+
+    assert shown("--under-min-isr-partitions") == []
+    assert shown("--at-min-isr-partitions") == [("t", 0), ("t", 1)]
+    fake.stop_broker(2)
+    assert shown("--under-min-isr-partitions") == [("t", 1)]
+    assert shown("--at-min-isr-partitions") == [("t", 0)]
 
 
 def test_a_name_that_no_topic_can_have(run: Run) -> None:
@@ -284,11 +306,23 @@ def test_an_unclean_election_is_asked_for(run: Run, fake: FakeCluster) -> None:
         ("topics describe --topic t", "topics describe [OPTIONS] [TOPIC]..."),
         ("groups --describe --group g", "groups describe"),
         ("groups lag --group g", "groups lag [OPTIONS]"),
-        ("configs describe --entity-type topics", "root configs describe"),
+        ("configs describe --entity-type topics", "Here: TOPIC, --broker ID"),
         ("topic list", "Did you mean 'topics'?"),
         ("kafka-console-producer.sh --topic t", "Did you mean 'produce'?"),
         ("kafka-leader-election", "Did you mean 'topics elect-leaders'?"),
         ("topics lst", "Did you mean 'list'?"),
+        ("topics ls", "Did you mean 'list'?"),
+        ("topics elect", "Did you mean 'elect-leaders'?"),
+        ("topics alter t", "Did you mean 'topics add-partitions' or 'configs alter'?"),
+        ("groups seek g", "Did you mean 'groups reset-offsets'?"),
+        ("consumer-groups --list", "Did you mean 'groups'?"),
+        ("users list", "use kafka-acls and kafka-configs"),
+        ("topics --alter", "Here: kafkaclient topics add-partitions, or configs alter"),
+        ("consume t --from-beginning", "Here: consume begins there"),
+        ("groups reset-offsets g --to-earliest", "Here: --to earliest"),
+        ("throttle set --throttle 5MB", "give a whole number"),
+        ("topics list --timeout x", "give a number"),
+        ("-C -t t", "Here: kafkaclient consume TOPIC"),
     ],
 )
 def test_kafkas_spellings_are_answered_with_ours(run: Run, line: str, advice: str) -> None:
@@ -335,6 +369,11 @@ def test_limits_set_shown_checked(run: Run, fake: FakeCluster) -> None:
     assert "133%" in over.stdout
     assert run("limits", "set", "max.broker.partition=3").exit_code == 2
     assert run("limits", "set", "max.broker.partitions").exit_code == 2
+    empty = run("limits", "set", "max.partitions=")
+    assert (empty.exit_code, "max.partitions=off switches the limit off" in empty.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_limits_in_a_file(run: Run, tmp_path) -> None:
@@ -362,7 +401,8 @@ def test_the_cluster_described(run: Run, fake: FakeCluster) -> None:
     fake.stop_broker(2)
     table = run("cluster", "describe").stdout
     assert "1 topics, 4 partitions" in table
-    assert "not up, though they have replicas: broker 2" in table
+    rows = [line.split() for line in table.replace("│", "").splitlines()]
+    assert ["2", "down", "yes", "0", "2"] in rows
 
 
 def test_the_controllers_are_not_known_without_the_right(run: Run, fake: FakeCluster) -> None:

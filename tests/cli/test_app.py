@@ -50,6 +50,12 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
             del sys.modules[name]
 
 
+def test_an_option_without_its_value_is_wrong_use() -> None:
+    result = CliRunner().invoke(app, ["topics", "list", "-b"])
+    assert result.exit_code == 2
+    assert "Option '-b' requires an argument." in result.output
+
+
 def test_the_commands_are_there() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
@@ -98,6 +104,42 @@ def test_without_the_testing_tools_only_their_commands_are_missing(
     assert "pip install 'kafkaclient[testing]'" in told
     assert "describe" in told
     assert command("perf-test", "--help", missing=tools) == 0
+
+
+_OTHER_EXTRAS = ["aiokafka", "confluent_kafka", "msgspec", "opentelemetry", "pandas", "plotly"]
+_OTHER_EXTRAS += ["pyarrow", "pyinstrument", "pyspark", "rocksdict"]
+_LOAD = "perf-test --topic t --num-records 1 --record-size 1 --throughput -1 -b 127.0.0.1:1"
+
+
+def with_cli_and_testing_only(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code as if the packages of the other extras were not installed."""
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({_OTHER_EXTRAS}))\n"
+    words = [sys.executable, "-c", blocked + code]
+    return subprocess.run(words, check=False, capture_output=True, text=True)
+
+
+def test_each_help_needs_no_other_extra() -> None:
+    code = (
+        "from kafkaclient.cli.app import app\n"
+        f"for name in {list(_COMMANDS)}:\n"
+        "    app([name, '--help'], standalone_mode=False)"
+    )
+    assert with_cli_and_testing_only(code).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (_LOAD, "error: cannot reach bootstrap server 127.0.0.1:1"),
+        (f"{_LOAD} --spark-master local[2]", "pip install 'kafkaclient[spark]'"),
+        ("report facts --out out", "pip install 'kafkaclient[report]'"),
+    ],
+)
+def test_what_needs_another_extra_says_which(line: str, told: str) -> None:
+    code = f"sys.argv[1:] = {line.split()}; from kafkaclient.cli import main; main()"
+    done = with_cli_and_testing_only(code)
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_ctrl_c_during_the_imports_shows_no_traceback(
@@ -160,6 +202,23 @@ def test_output_that_cannot_be_written_is_a_line_and_a_status(
     assert (done.returncode, done.stderr) == (1, told)
 
 
+@pytest.mark.parametrize(
+    "words", [("--version",), ("--help",), ("topics", "--help"), ("profiles",)]
+)
+def test_a_reader_of_stdout_that_has_ended_is_no_failure(words: tuple[str, ...]) -> None:
+    """``| head -1``: the status of SIGPIPE, and no message."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-c", "from kafkaclient.cli import main; main()", *words],
+        check=False,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 def test_a_reader_of_messages_that_has_ended_ends_no_command() -> None:
     """``2>&1 >result | head -1``: a move goes on, and its result is printed."""
     reader, writer = os.pipe()
@@ -211,7 +270,7 @@ def test_the_list_says_what_the_command_says(name: str) -> None:
     [
         ([""], {"kafkaclient.admin", "pyarrow", "numpy"}),
         (
-            [name for name in _COMMANDS if name != "perf-test"],  # its clients are an option
+            list(_COMMANDS),
             {"kafka", "kafkaclient.admin.admin", "kafkaclient.reader", "kafkaclient.streams"},
         ),
     ],

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import socket
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -19,7 +20,7 @@ import kafkaclient.admin
 from kafkaclient.admin import Admin
 from kafkaclient.cli import output as run_module
 from kafkaclient.cli.admin import OVER_LIMIT
-from kafkaclient.cli.app import app
+from kafkaclient.cli.app import CLOSED_PIPE, app
 from kafkaclient.cli.cluster import NOT_RUNNING
 from kafkaclient.cli.connection import ConnectionOptions, started
 from kafkaclient.cli.reassign_state import IN_PROGRESS
@@ -299,11 +300,16 @@ linger.ms = 3
 
 [empty]
 """
+LOGIN = """security.protocol=SASL_SSL
+sasl.mechanism=PLAIN
+sasl.username=me
+sasl.password=hunter2
+"""
 
 
 @pytest.fixture
 def profiles(home: Path) -> Path:
-    (home / "here.properties").write_text("sasl.jaas.config=hunter2\nlinger.ms=1\nclient.id=file\n")
+    (home / "here.properties").write_text(LOGIN + "linger.ms=1\nclient.id=file\n")
     path = home / "profiles.toml"
     path.write_text(PROFILES)
     return path
@@ -319,7 +325,10 @@ def test_a_profile_has_options_a_file_and_a_time_limit() -> None:
     assert found == {
         "bootstrap.servers": "profile:1,profile:2",
         "client.id": "file",
-        "sasl.jaas.config": "hunter2",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": "hunter2",
         "linger.ms": "3",
         "acks": "all",
         "enable.idempotence": "true",
@@ -349,6 +358,83 @@ def test_the_command_line_overrides_the_environment(tmp_path: Path) -> None:
     assert options(filed, "bootstrap.servers=word:1")[name] == "word:1"
     last = ConnectionOptions("line:1", file, "here", None, frozenset({"profile"}))
     assert options(last, "bootstrap.servers=word:1")[name] == "line:1"
+
+
+def test_a_file_for_javas_consumer_serves_every_command(
+    fake: FakeCluster, run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "consumer.properties"
+    file.write_text(
+        "group.id=g\nauto.offset.reset=earliest\nkey.deserializer=org.apache.Text\n"
+        "partition.assignment.strategy=org.apache.kafka.clients.consumer.RangeAssignor\n"
+    )
+    words = ("-b", fake.bootstrap, "--command-config", str(file))
+    assert run("topics list", *words).exit_code == 0
+    file.write_text("group.idd=g\n")
+    wrong = run("topics list", *words)
+    assert wrong.exit_code == 2
+    assert f"error: {file}: unknown option group.idd: did you mean group.id?" in wrong.stderr
+
+
+def test_secrets_come_from_environment_variables(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PASSWORD", "hunter2")
+    monkeypatch.setenv("CLUSTER", "h:1")
+    file = home / "java.properties"
+    file.write_text(
+        "config.providers=env\nconfig.providers.env.class=org.apache.kafka.EnvVarConfigProvider\n"
+        + LOGIN.replace("hunter2", "${env:PASSWORD}")
+    )
+    text = '[x]\nbootstrap.servers = "${env:CLUSTER}"\ncommand-config = "java.properties"\n'
+    (home / "profiles.toml").write_text(text)
+    listed = CliRunner().invoke(app, ["profiles"], env={"COLUMNS": "200"})
+    assert (listed.exit_code, "${env:CLUSTER}" in listed.stdout) == (0, True)
+    given = ConnectionOptions(profile="x", words=("client.id=a-${env:CLUSTER}-${env:CLUSTER}",))
+    found = options(given)
+    assert (found["bootstrap.servers"], found["sasl.password"]) == ("h:1", "hunter2")
+    assert found["client.id"] == "a-h:1-h:1"
+    assert not any(name.startswith("config") for name in found)
+    assert "hunter2" not in repr(ConnectionOptions(words=("sasl.password=hunter2",)))
+    monkeypatch.delenv("CLUSTER")
+    unset = run("topics list", "--profile", "x")
+    assert unset.exit_code == 2
+    assert unset.stderr == (
+        f"error: {home / 'profiles.toml'}, line 1: profile 'x': bootstrap.servers: the environment "
+        "variable CLUSTER is not set\n"
+    )
+    assert options(replace(given, bootstrap="h:2", words=()))["bootstrap.servers"] == "h:2"
+    monkeypatch.delenv("PASSWORD")
+    unset = run("topics list", "--command-config", str(file))
+    assert unset.stderr == (
+        f"error: {file}: sasl.password: the environment variable PASSWORD is not set\n"
+    )
+    unset = run("topics list", "-X", "client.id=${env:CLUSTER}")
+    assert unset.stderr == "error: -X client.id: the environment variable CLUSTER is not set\n"
+    file.write_text("config.providers=file\nsasl.password=${file:x:y}\n")
+    assert "only env is known" in run("topics list", "--profile", "x").stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("linger.ms=${env:VALUE}", "linger.ms=[hidden] is not accepted: give a number"),
+        ("group.idd=${env:VALUE}", "unknown option group.idd: did you mean group.id?"),
+        ("client.id=${env:VALUE", "client.id: a variable is given as ${env:NAME}"),
+        ("client.id=${env:}", "client.id: a variable is given as ${env:NAME}"),
+        ("client.id=${env:A${env:VALUE}}", "client.id: a variable is given as ${env:NAME}"),
+    ],
+)
+def test_an_option_with_a_wrong_variable_is_named_without_the_value(
+    home: Path, run: Run, monkeypatch: pytest.MonkeyPatch, line: str, said: str
+) -> None:
+    monkeypatch.setenv("VALUE", "hunter2")
+    file = home / "java.properties"
+    file.write_text(f"bootstrap.servers=h:1\n{line}\n")
+    wrong = run("topics list", "--command-config", str(file))
+    assert wrong.exit_code == 2
+    assert f"error: {file}: {said}" in wrong.stderr
+    assert "hunter2" not in wrong.stderr
 
 
 @pytest.mark.usefixtures("profiles")
@@ -385,6 +471,8 @@ def test_the_environment_names_brokers_and_profile(
         ("\n[x]\nacks = [1]\n", "line 2: acks of profile 'x' is a text"),
         ("[x]\nclient.ids = 'me'\n", "line 1: profile 'x': unknown option client.ids: did you"),
         ("[x]\nlinger.ms = 'soon'\n", "line 1: profile 'x': linger.ms='soon' is not accepted"),
+        ("[x]\nsasl.mechanism = 'PLAIN'\nsecurity.protocol = 'SASL_SSL'\n", "with profile 'x' of "),
+        ("[x]\ncommand-config = 'profiles.toml'\n", "profiles.toml: unknown option [x]"),
         ("[prod]\n", "there is no profile 'x'"),
         ("[y]\n[xx]\n", "did you mean xx?"),
     ],
@@ -489,7 +577,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "how-to" / "command-line.m
 def test_the_page_has_every_exit_status() -> None:
     statuses = {
         *(0, run_module.FAILED, run_module.USAGE, run_module.INTERRUPTED, run_module.TERMINATED),
-        *(OVER_LIMIT, UNBALANCED, IN_PROGRESS, NOT_RUNNING),
+        *(OVER_LIMIT, UNBALANCED, IN_PROGRESS, NOT_RUNNING, CLOSED_PIPE),
     }
     table = PAGE.read_text().partition("| exit status | meaning |")[2]
     assert {int(row) for row in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)} == statuses

@@ -16,6 +16,7 @@ from kafkaclient.admin import Admin
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.types import TopicPartition
+from kafkaclient.wire.membership import GroupListing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,8 +123,31 @@ def test_offsets_are_kept_in_a_file(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_new_group_gets_offsets_of_a_topic(run: Run) -> None:
-    assert run("reset-offsets", "new", "--to", "latest", "--topic", "t", "--execute").exit_code == 0
+    words = ("reset-offsets", "new", "--to", "latest", "--topic", "t", "--execute")
+    assert run(*words).exit_code == 1
+    assert run(*words, "--create").exit_code == 0
     assert printed(run, "lag", "new")[0]["lag"] == 0
+
+
+def test_a_group_that_is_not_there_is_no_new_one(run: Run) -> None:
+    assert run("reset-offsets", "billing", "--to", "0", "-t", "t", "--create", "--execute")
+    for words in (["--to", "0"], ["--to", "0", "--topic", "t", "--execute"]):
+        refused = run("reset-offsets", "bilinng", *words)
+        told = "there is no such group; did you mean billing? (--create with --topic makes it)"
+        assert (refused.exit_code, told in refused.stderr) == (1, True)
+    assert {each["group"] for each in printed(run, "list")} == {"g", "billing"}
+    assert "did you mean billing?\n" in run("remove-members", "bilinng", "--yes").stderr
+
+
+def test_partitions_that_have_no_place_are_named(run: Run, tmp_path: Path) -> None:
+    result = run("reset-offsets", "g", "--to", "+1", "--topic", "t", "--topic", "other")
+    assert "left out: other-0: nothing is committed, and --to +1 counts from there" in result.stderr
+    file = tmp_path / "offsets.json"
+    gone = {"topic": "gone", "partition": 0, "committed": 1}
+    file.write_text(json.dumps({"partitions": [gone]}))
+    result = run("reset-offsets", "g", "--from-file", str(file))
+    assert "left out: gone-0: its topic is deleted" in result.stderr
+    assert result.exit_code == 1
 
 
 def test_partitions_without_a_leader_are_named(run: Run, fake: FakeCluster) -> None:
@@ -136,7 +160,7 @@ def test_partitions_without_a_leader_are_named(run: Run, fake: FakeCluster) -> N
     assert "no leader" in run("describe", "g").stdout
     result = run("reset-offsets", "g", "--to", "0", "--execute")
     assert result.exit_code == 1
-    assert "left out: t-1: they have no leader" in result.stderr
+    assert "left out: t-1: it has no leader" in result.stderr
     assert offsets(run) == [0, 4]
 
 
@@ -146,6 +170,27 @@ def test_lag_asks_for_the_topics_of_the_group_only(run: Run, fake: FakeCluster) 
     asked = [request.message.topics for request in fake.requests_of(METADATA)[before:]]
     assert asked
     assert all(topics is not None and {t.name for t in topics} <= {"t"} for topics in asked)
+
+
+def test_without_a_group_lag_shows_all_of_them_the_most_first(run: Run) -> None:
+    for group, where in (("a", "8"), ("z", "0")):
+        run("reset-offsets", group, "--to", where, "--topic", "t:0", "--create", "--execute")
+    found = [(each["group"], each["lag"]) for each in printed(run, "lag")]
+    assert found == [("z", 10), ("g", 4), ("a", 2)]
+
+
+def test_a_group_whose_lag_cannot_be_read_leaves_the_others(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def listed(_admin: Admin) -> list[GroupListing]:
+        names = (("gone", "classic"), ("g", "classic"), ("s", "Share"))
+        return [GroupListing(name, "", "", kind) for name, kind in names]
+
+    monkeypatch.setattr(Admin, "list_groups", listed)
+    result = run("lag", "--json")
+    assert [each["group"] for each in json.loads(result.stdout)] == ["g"]
+    assert "group gone: GROUP_ID_NOT_FOUND" in result.stderr
+    assert "group s" not in result.stderr
 
 
 def test_offsets_and_groups_are_deleted(run: Run) -> None:
@@ -188,7 +233,10 @@ def test_a_group_with_members(run: Run, fake: FakeCluster) -> None:
     ("words", "reason"),
     [
         (["reset-offsets", "g"], "--to and --from-file"),
-        (["reset-offsets", "nobody", "--to", "0"], "group nobody has committed nothing"),
+        (
+            ["reset-offsets", "nobody", "--to", "0", "--create"],
+            "group nobody has committed nothing",
+        ),
         (["reset-offsets", "g", "--to", "soon"], "--to 'soon' is none of"),
         (["reset-offsets", "g", "--to", "+x"], "+N or N-"),
         (["reset-offsets", "g", "--to", "0", "--topic", "t:9"], "there is no partition 9"),

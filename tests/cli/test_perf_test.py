@@ -179,6 +179,12 @@ def test_json_holds_every_run(perf_test: PerfTest, tmp_path: Path) -> None:
     assert record["lost"] is None
 
 
+def test_a_full_disk_is_an_error_that_names_the_file(perf_test: PerfTest) -> None:
+    result = perf_test("--record-size", "10", "--json", "/dev/full")
+    assert result.exit_code == 1
+    assert "error: /dev/full: No space left on device\n" in result.stderr
+
+
 def test_metrics_are_printed_after_the_final_line_on_request(perf_test: PerfTest) -> None:
     result = perf_test("--record-size", "10", "--print-metrics")
     final, *metrics = result.stdout.splitlines()

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from kafkaclient.admin import Admin, Lifted
+from kafkaclient.admin import Admin, Lifted, ReassignmentPlan
 from kafkaclient.admin.reassign.throttled_reassignment import ReplicationQuotas
 from kafkaclient.cli.app import app
 from kafkaclient.errors import RequestTimedOutError
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.inspect import inspect
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def test_begun_watched_verified_cancelled(run: Run, fake: FakeCluster, plan: Pat
     shown = run("throttle", "show")
     assert "kafkaclient" in shown.stdout
     assert "0:3" in shown.stdout
-    unasked = run("reassign", "cancel", "--reassignment-json-file", plan)
+    unasked = run("reassign", "cancel", "--plan", plan)
     assert unasked.exit_code == 2
     assert "1 partitions? Nothing was done" in unasked.stderr
     cancelled = run("reassign", "cancel", "--reassignment-json-file", plan, "--yes")
@@ -194,8 +195,8 @@ def test_files_that_cannot_be_written(run: Run, fake: FakeCluster, plan: Path) -
     assert not fake.requests
     for command in (generate, execute):
         refused = run(*command, "/dev/full")
-        assert refused.exit_code == 2
-        assert "/dev/full cannot be written: No space left on device" in refused.stderr
+        assert refused.exit_code == 1
+        assert "error: /dev/full: No space left on device\n" in refused.stderr
     assert not fake.requests_of(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
     assert rates(fake) == set()
 
@@ -336,6 +337,21 @@ def test_cancel_tells_throttles_that_stay(
     told = json.loads(cancelled.stdout)
     assert (told["cancelled"], told["failed"]) == (["foo-0"], {})
     assert told["throttles"]["failed"] == failed
+
+
+def test_cancel_tells_that_the_order_may_have_changed(
+    run: Run, fake: FakeCluster, tmp_path: Path
+) -> None:
+    fake.create_topic("two", assignments=[(0, 1), (0, 1)])
+    plan = {TopicPartition("two", 0): (1, 3), TopicPartition("two", 1): (3, 2)}
+    file = tmp_path / "plan.json"
+    file.write_text(ReassignmentPlan(plan).to_json())
+    assert run(*EXECUTE, file, "--no-wait").exit_code == 0
+    cancelled = run("reassign", "cancel", "--plan", file, "--yes")
+    assert "note: the replicas of two-0 may be in another order" in cancelled.stderr
+    assert run(*EXECUTE, file, "--no-wait").exit_code == 0
+    told = json.loads(run("reassign", "cancel", "--all", "--yes", "--json").stdout)
+    assert told["may_be_reordered"] == ["two-0"]
 
 
 def test_set_tells_throttles_that_stay(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

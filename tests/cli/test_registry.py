@@ -166,9 +166,20 @@ def test_what_cannot_be_decoded_is_told(
         printed = run("consume", "p", "-o", "-2", "-e")
         assert (printed.exit_code, printed.stdout) == (1, "before\n")
         assert run("consume", "p", "-o", "-2", "-n", "1").exit_code == 0
-    registry.refuse_with = 500
-    away = run("consume", "p", "-o", "-1", "-e", "-X", "schema.registry.max.retries=0")
-    assert away.exit_code == 1
+    skip = ["consume", "p", "-e", "--skip-message-on-error"]
+    assert run("produce", "p", "last").exit_code == 0
+    for member in ([], ["-g", "g"]):
+        left = run(*skip, *member)
+        assert (left.exit_code, left.stdout.split()) == (0, ["plain", "before", "before", "last"])
+        told = "4 records of p\nnote: 2 records left out; the first: the record of p-0 at offset 2 "
+        assert left.stderr.startswith(told)
+    assert run(*skip, "-n", "2").stderr == "2 records of p\n"
+    for status in (401, 500):
+        registry.refuse_with = status
+        for words in (["consume", "p", "-o", "-2", "-e"], skip):
+            away = run(*words, "-X", "schema.registry.max.retries=0")
+            assert away.exit_code == 1
+            assert "the store is not available" in away.stderr
 
 
 def test_a_schema_needs_a_registry(fake: FakeCluster) -> None:
@@ -194,7 +205,7 @@ def test_a_file_of_options_is_read_once(
         return {}
 
     file.touch()
-    monkeypatch.setattr("kafkaclient.cli.connection.read_properties", read)
+    monkeypatch.setattr("kafkaclient.cli.connection.options_in", read)
     for words in (["consume", "t", "-e"], ["produce", "t", "1", "--value-schema", "1"]):
         run(*words, "--command-config", str(file))
     assert reads == [file, file]

@@ -169,7 +169,7 @@ def test_a_reader_that_has_ended_gets_no_message(
 
     monkeypatch.setattr(top, "_print", closed)
     result = run(server.address, "--json")
-    assert (result.exit_code, result.output) == (1, "")
+    assert (result.exit_code, result.output) == (141, "")
 
 
 def test_once_for_people(server: Server) -> None:

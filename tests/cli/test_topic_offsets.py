@@ -82,7 +82,15 @@ def test_offsets(run: Run) -> None:
         ["t", 1, 0, 4, 4, 3],
     ]
     assert rows(run, "offsets", "t:1", "-o", "-1") == [["t", 1, 0, 4, 4, 3]]
-    assert "t" in run("offsets", "t").stdout
+    shown = run("offsets", "t")
+    assert "t" in shown.stdout
+    assert shown.stderr == "14 offsets in 2 partitions\n"
+
+
+def test_offsets_ask_once_for_each_kind(run: Run, fake: FakeCluster) -> None:
+    before = len(fake.requests_of(ApiKey.LIST_OFFSETS))
+    run("offsets", "t:0", "--at", "@2500")
+    assert len(fake.requests_of(ApiKey.LIST_OFFSETS)) - before == 3
 
 
 def test_records_are_deleted_after_a_confirmation(run: Run) -> None:
@@ -102,7 +110,7 @@ def test_partitions_without_a_leader_are_left_out(run: Run, fake: FakeCluster) -
     for words in (["offsets", "t"], ["delete-records", "t", "--before", "5", "--yes"]):
         result = run(*words)
         assert result.exit_code == 1
-        assert "left out: t-1: they have no leader" in result.stderr
+        assert "left out: t-1: it has no leader" in result.stderr
     assert rows(run, "offsets", "t:0") == [["t", 0, 5, 10, 5]]
 
 
@@ -120,4 +128,4 @@ def test_a_partition_that_loses_its_leader_meanwhile_is_left_out(
     result = run("offsets", "t", "--json")
     assert result.exit_code == 1
     assert [row["partition"] for row in json.loads(result.stdout)] == [0]
-    assert "left out: t-1: they have no leader" in result.stderr
+    assert "left out: t-1: it has no leader" in result.stderr

@@ -14,6 +14,7 @@ from kafkaclient.admin.description import (
     TopicDescription,
     describe_cluster,
     description_of,
+    live_brokers,
 )
 from kafkaclient.admin.limits import LimitsReport, Usage, limits_report
 from kafkaclient.admin.partitions import PartitionAdmin
@@ -63,9 +64,9 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin):
     epoch) and ``rng`` (choice of brokers, pauses).
 
     The constructor does no I/O. Describing a topic never creates the topic. Every call may raise
-    AdminTimeoutError, AdminStateError (the client is not started, or is closed),
-    AuthenticationError and UnsupportedVersionError (a broker is too old). The docstring of a call
-    lists its other errors.
+    AdminTimeoutError, AdminStateError (the client is not started, is closed, or belongs to another
+    event loop), AuthenticationError and UnsupportedVersionError (a broker is too old). The
+    docstring of a call lists its other errors.
 
     Raises:
         ConfigError: an option is unknown, unusable or in conflict with another.
@@ -132,9 +133,12 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin):
         )
 
     async def close(self) -> None:
-        """Close the connections. Pending calls raise AdminStateError."""
-        running, self._running = self._running, None
+        """Close the connections. Pending calls raise AdminStateError. So does this call, if it is
+        made in another event loop than :meth:`start`."""
+        running = self._running
         if running is not None:
+            running.session.check_home("close")
+            self._running = None
             await running.session.close()
 
     async def __aenter__(self) -> Self:
@@ -163,8 +167,9 @@ class Admin(TransactionAdmin, GroupAdmin, PartitionAdmin):
         for name in wanted or ():
             check_topic_name(name)
         async with self._operation("describing topics", timeout_s) as running:
-            topics = (await running.session.metadata(wanted)).topics
-        return {info.name: description_of(info) for info in sorted(topics, key=lambda t: t.name)}
+            cluster = await running.session.metadata(wanted)
+        topics, live = sorted(cluster.topics, key=lambda t: t.name), live_brokers(cluster)
+        return {info.name: description_of(info, live) for info in topics}
 
     async def describe_topic(
         self, name: str, *, timeout_s: float | None = None

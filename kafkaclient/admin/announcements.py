@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.admin.configs import ConfigResource
 from kafkaclient.errors import AuthorizationError, KafkaError, ReassignmentError
+from kafkaclient.time_limit import why_given_up
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -163,7 +164,7 @@ class Announcements:
                 _log.debug("no announcement was made: %s", error)
             except (KafkaError, TimeoutError) as error:
                 text = "an announcement in the broker defaults could not be deleted, it expires: %s"
-                _log.warning(text, error)
+                _log.warning(text, why_given_up(error, _WITHDRAW_S))
 
     def _is_expired(self, announcement: Announcement) -> bool:
         return announcement.expires <= self._wall_clock()

@@ -18,7 +18,7 @@ from kafkaclient.errors import (
     TransactionLostError,
     UnsupportedVersionError,
 )
-from kafkaclient.topic_names import several
+from kafkaclient.topic_names import several, several_partitions
 from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.groups import ConsumerGroupDescribeCall, DescribeGroupsCall, OffsetCommitCall
 from kafkaclient.wire.membership import (
@@ -90,7 +90,7 @@ class GroupAdmin(Runnable):
         """The committed offsets of a group, by default of all its partitions. The result omits
         partitions without a committed offset. Raises as :meth:`describe_group`."""
         what = "reading the offsets of"
-        wanted = None if partitions is None else several(partitions, "partitions")
+        wanted = None if partitions is None else several_partitions(partitions)
         call = OffsetFetchCall(group, wanted, require_stable=False)
         async with self._operation(f"{what} group {group!r}", timeout_s) as running:
 
@@ -175,7 +175,7 @@ class GroupAdmin(Runnable):
         coordinator's BrokerError: GROUP_SUBSCRIBED_TO_TOPIC if the group consumes such a topic.
         Such an error names the partitions; the offsets of the others are deleted."""
         what = "deleting the offsets of"
-        call = OffsetDeleteCall(group, several(partitions, "partitions"))
+        call = OffsetDeleteCall(group, several_partitions(partitions))
         async with self._operation(f"{what} group {group!r}", timeout_s) as running:
 
             async def attempt() -> None:
@@ -195,9 +195,9 @@ class GroupAdmin(Runnable):
         timeout_s: float | None = None,
     ) -> None:
         """Remove members of :meth:`describe_group` from a group (Java:
-        ``removeMembersFromConsumerGroup``). A member that runs joins again; a static member does
-        not, and fails. Members that have left meanwhile are no error. Raises AuthorizationError, or
-        the coordinator's BrokerError. Needs brokers from 2.4."""
+        ``removeMembersFromConsumerGroup``). A member that runs joins again. Members that have left
+        meanwhile are no error. Raises AuthorizationError, or the coordinator's BrokerError. Needs
+        brokers from 2.4."""
         call = RemoveMembersCall(group, tuple(members), reason)
         async with self._operation(f"removing members of group {group!r}", timeout_s) as running:
 

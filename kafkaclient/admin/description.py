@@ -35,6 +35,9 @@ class TopicDescription:
     internal: bool
     """Whether the brokers call the topic internal, as ``__consumer_offsets``."""
     partitions: tuple[PartitionView, ...]
+    down_brokers: frozenset[int] = frozenset()
+    """The brokers that have replicas and are down: the metadata does not name them. A replica
+    that is not in sync on any other broker is behind."""
 
     @property
     def replication_factor(self) -> int:
@@ -52,12 +55,14 @@ class TopicDescription:
         return tuple(p for p in self.partitions if p.leader < 0)
 
 
-def description_of(info: TopicInfo) -> TopicDescription:
-    """The description of a topic in metadata. Raises the topic's error code as an error."""
+def description_of(info: TopicInfo, live: Iterable[int]) -> TopicDescription:
+    """The description of a topic in metadata with these brokers. Raises the topic's error code as
+    an error."""
     if info.error_code and info.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
         raise topic_error(info.error_code, info.name, "describing", "Describe")
     partitions = tuple(sorted(info.partitions))
-    return TopicDescription(info.name, info.topic_id, info.is_internal, partitions)
+    down = frozenset(node for view in partitions for node in view.replicas).difference(live)
+    return TopicDescription(info.name, info.topic_id, info.is_internal, partitions, down)
 
 
 def live_brokers(cluster: MetadataResult) -> list[int]:
@@ -131,8 +136,9 @@ class ClusterDescription:
     partitions: int
     offline_partitions: int
     """Number of partitions without a leader."""
-    missing_brokers: tuple[int, ...]
-    """Brokers that have replicas and are down."""
+    missing_brokers: dict[int, int]
+    """Brokers that are down: the metadata does not name them. Each with the number of its
+    replicas."""
 
 
 def describe_cluster(
@@ -168,5 +174,5 @@ def describe_cluster(
         len(cluster.topics),
         len(partitions),
         leaders[-1],
-        tuple(sorted(replicas.keys() - up)),
+        {node: replicas[node] for node in sorted(replicas.keys() - up)},
     )

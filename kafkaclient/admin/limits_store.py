@@ -8,16 +8,14 @@ return the values (checked on 4.3.1).
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from kafkaclient.admin.limits import LIMITS_TOPIC, Limits
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import ConfigError, KafkaError, ProtocolError, TopicExistsError
+from kafkaclient.whole_file import write_whole
 from kafkaclient.wire.fetch import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -30,6 +28,7 @@ from kafkaclient.wire.record_reader import BATCH_OVERHEAD, HEADER, BatchHeader, 
 from kafkaclient.wire.topics import NewTopic
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkaclient.admin.configs import Configs
@@ -263,7 +262,8 @@ class FileLimits:
         return await asyncio.to_thread(self._read)
 
     async def change(self, given: Mapping[str, str | int | None]) -> Limits:
-        """Set the ``given`` limits and return all limits. Raises ConfigError."""
+        """Set the ``given`` limits and return all limits. Raises ConfigError, and OSError if the
+        file cannot be written; it is unchanged then."""
         return await asyncio.to_thread(self._change, given)
 
     def _read(self) -> Limits:
@@ -292,30 +292,13 @@ class FileLimits:
                     file[name] = value
                 elif name in file:
                     del file[name]
-            self._write(file.dumps())
+            write_whole(self._path, file.dumps())
         except OSError as error:
             directory = self._path.parent
-            why = error.strerror
-            if not directory.is_dir():
-                why = f"there is no directory {directory}; create it, or choose another file"
+            if directory.is_dir():
+                raise
             raise ConfigError(
-                f"cannot write the partition limits to {self._path}: {why}"
+                f"cannot write the partition limits to {self._path}: there is no directory "
+                f"{directory}; create it, or choose another file"
             ) from error
         return limits
-
-    def _write(self, text: str) -> None:
-        """Replace the file atomically: a reader never sees a partial file."""
-        path = self._path.resolve()
-        new = path.with_name(f"{path.name}.{uuid4().hex}")
-        try:
-            with new.open("x", encoding="utf-8") as file:
-                file.write(text)
-            if path.exists():
-                before = path.stat()
-                with suppress(OSError):  # only root may keep another owner
-                    os.chown(new, before.st_uid, before.st_gid)
-                new.chmod(before.st_mode)
-            new.replace(path)
-        except BaseException:
-            new.unlink(missing_ok=True)
-            raise

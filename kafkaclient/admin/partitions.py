@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import ErrorCode, broker_error, denied
 from kafkaclient.errors import ConfigError
-from kafkaclient.topic_names import several
+from kafkaclient.topic_names import several_partitions
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.fetch import (
     EARLIEST_TIMESTAMP,
@@ -73,7 +73,7 @@ class PartitionAdmin(Runnable):
     ) -> dict[TopicPartition, int]:
         """The offset of each partition's first record that is not older than ``timestamp_ms``
         (milliseconds since 1970); -1 if there is none. Otherwise as :meth:`beginning_offsets`."""
-        wanted = set(several(partitions, "partitions"))
+        wanted = set(several_partitions(partitions))
         async with self._operation("reading the offsets of partitions", timeout_s) as running:
             session = running.session
             if not wanted:
@@ -165,7 +165,7 @@ class PartitionAdmin(Runnable):
         """
         if election_type not in ("preferred", "unclean"):
             raise ConfigError(f"election_type {election_type!r} is neither preferred nor unclean")
-        wanted = None if partitions is None else tuple(several(partitions, "partitions"))
+        wanted = None if partitions is None else several_partitions(partitions)
         async with self._operation("electing leaders", timeout_s) as running:
             return await running.reassignments.elect(wanted, unclean=election_type == "unclean")
 

@@ -103,18 +103,24 @@ def _utc(time: datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
+async def admin_ends(
+    admin: Admin, partitions: Iterable[TopicPartition], *, read_committed: bool
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """The first offsets and the ends, of partitions with a leader."""
+    wanted = list(partitions)
+    first = await admin.beginning_offsets(wanted)
+    return first, await admin.end_offsets(wanted, read_committed=read_committed)
+
+
 async def admin_offsets(
     admin: Admin,
     place: Place,
-    partitions: Iterable[TopicPartition],
-    committed: Mapping[TopicPartition, int],
-    *,
-    read_committed: bool,
+    first: dict[TopicPartition, int],
+    end: dict[TopicPartition, int],
+    committed: Mapping[TopicPartition, int] = _NONE,
 ) -> dict[TopicPartition, int]:
-    """The offsets of a place, for partitions with a leader."""
-    wanted = list(partitions)
-    first = await admin.beginning_offsets(wanted)
-    end = await admin.end_offsets(wanted, read_committed=read_committed)
+    """The offsets of a place, for the partitions whose first offset and end :func:`admin_ends` has
+    found."""
 
     async def at_time(where: Iterable[TopicPartition], time_ms: int) -> Offsets:
         answers = await admin.list_offsets(where, time_ms)

@@ -58,9 +58,10 @@ class Runnable:
         self, what: str, timeout_s: float | None = None
     ) -> AsyncIterator[RunningAdmin]:
         """The running client, within the time limit of :meth:`.AdminSession.limit`. Raises
-        AdminStateError if the client is not running."""
+        AdminStateError if the client is not running, or is used in another event loop."""
         if self._running is None:
             raise AdminStateError(f"{what}: the admin client is not running: start it first")
+        self._running.session.check_home(what)
         async with self._running.session.limit(what, timeout_s):
             yield self._running
 

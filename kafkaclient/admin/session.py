@@ -17,7 +17,7 @@ from kafkaclient.cluster.coordinator import CodedAnswer, Coordinators
 from kafkaclient.cluster.identity import is_final
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
-from kafkaclient.cluster.waits import Waits, bootstrap_error
+from kafkaclient.cluster.waits import Waits, bootstrap_error, in_another_loop
 from kafkaclient.config.kinds import Limit
 from kafkaclient.errors import (
     AdminStateError,
@@ -114,9 +114,10 @@ class AdminSession:
         # The controller's time limit: below request.timeout.ms, so that its answer arrives in time.
         self.controller_timeout_ms = config.request_timeout_ms * 3 // 4
         self._rng = rng or Random()
-        clock = clock or asyncio.get_running_loop().time
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
+        clock = clock or self.loop.time
         self._router = Router(config, dialer, clock=clock, rng=self._rng)
-        self._waits = Waits(clock)
+        self._waits = Waits(clock, config.client_id)
         self._controller: int | None = None
         """None if unknown: then any broker answers NOT_CONTROLLER, and the caller retries."""
         self.coordinators = Coordinators(
@@ -129,6 +130,11 @@ class AdminSession:
         self._refreshing: asyncio.Task[object] | None = None
         self.shared_metadata: Shared[MetadataResult] = Shared()
         """For operations that many callers begin at the same time, by topics."""
+
+    def check_home(self, what: str) -> None:
+        """Raise in another event loop than the client's."""
+        if asyncio.get_running_loop() is not self.loop:
+            raise AdminStateError(f"{what}: {in_another_loop('admin client', self.loop)}")
 
     async def close(self) -> None:
         """Close every connection. Pending requests fail."""

@@ -78,6 +78,7 @@ from kafkaclient.errors import (
     ProtocolError,
     UnsupportedVersionError,
 )
+from kafkaclient.log_fields import log_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sized
@@ -329,6 +330,7 @@ class Rebootstrap:
         """Whether a response required it, and none was used since."""
         self._enabled = is_enabled(config)
         self._trigger_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        self._client_id = config.client_id
         self._failing_since = 0.0
         self._warned = False
 
@@ -352,7 +354,6 @@ class Rebootstrap:
         if not (self._enabled and turn and silent_s >= self._trigger_s):
             return False
         level, self._warned = logging.DEBUG if self._warned else logging.WARNING, True
-        _log.log(
-            level, "no broker has answered for %.0f s: asking the bootstrap servers again", silent_s
-        )
+        text = "no broker has answered for %.0f s: asking the bootstrap servers again"
+        _log.log(level, text, silent_s, extra=log_fields(client_id=self._client_id))
         return True

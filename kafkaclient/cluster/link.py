@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.pipeline import Meter
     from kafkaclient.net.security import SaslSession, Security
+    from kafkaclient.wire.api_versions import ApiVersions
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +91,8 @@ class BrokerLink:
         """Why there is no connection: the error of the last attempt or of the last connection."""
         self.established: Connection | None = None
         """The connection after its handshake, until its end was handled: it may be closed."""
+        self.api_versions: ApiVersions | None = None
+        """What the broker offered on the last connection."""
         self.setup_s: float | None = None
         """How long the last successful attempt took: dialing, handshake, authentication."""
         self.refused_at: float = float("-inf")
@@ -207,6 +210,7 @@ class BrokerLink:
             self._attempt_failed(error)
         else:
             self._backoff.connected()
+            self.api_versions = self.established.api_versions
             self.setup_s = self._clock() - began
             self.error = None
             self._refused_logins = 0
@@ -244,7 +248,8 @@ class BrokerLink:
             _log.info(text, self.name, failed_s, extra=self._log_fields())
 
     def _log_fields(self, error: KafkaError | None = None) -> dict[str, object]:
-        return log_fields(error, broker=self.broker.node_id)
+        client_id = self._config.client_id
+        return log_fields(error, broker=self.broker.node_id, client_id=client_id)
 
     async def _connect_in_time(self) -> Connection:
         """A new connection after its handshake. Every error is a :class:`KafkaError`."""

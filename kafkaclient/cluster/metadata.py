@@ -25,6 +25,7 @@ from kafkaclient.errors import (
     MetadataTimeoutError,
     ProducerClosedError,
     ProducerStateError,
+    counted,
 )
 from kafkaclient.log_fields import log_fields
 from kafkaclient.time_limit import time_limit
@@ -292,7 +293,9 @@ class Metadata:
             except KafkaError as error:
                 self._failed(error)
             except Exception as error:  # noqa: BLE001
-                _log.exception("refreshing the metadata failed in an unexpected way")
+                _log.exception(
+                    "refreshing the metadata failed in an unexpected way", extra=self._log_fields()
+                )
                 self._failed(KafkaError(f"{type(error).__name__}: {error}"))
 
     async def _until_due(self) -> None:
@@ -343,7 +346,9 @@ class Metadata:
         self._schedule.succeeded(changed=changed)
         if (failed_s := self._outages.note_success(self)) is not None:
             _log.warning(
-                "the cluster answers again: no metadata could be fetched for %.1f s", failed_s
+                "the cluster answers again: no metadata could be fetched for %.1f s",
+                failed_s,
+                extra=self._log_fields(),
             )
         if full:
             for answered, number in self._awaited.items():
@@ -375,6 +380,7 @@ class Metadata:
                 "lead to",
                 old.cluster_id,
                 new.cluster_id,
+                extra=self._log_fields(),
             )
         self._replace_view(new, notify=errors_changed)
         found = [new.topics[name] for name in names if name in new.topics]
@@ -400,8 +406,9 @@ class Metadata:
             level = self._fail_starts(bootstrap_error(servers, limit, error, None), level)
         if isinstance(error, AuthenticationError) and not error.retriable:
             self._topics.fail(lambda _name: error.for_one())  # waiting does not help
-        problem = "metadata could not be fetched (%d times in a row): %s"
-        _log.log(level, problem, self._schedule.failures, error, extra=log_fields(error))
+        problem = "metadata could not be fetched (%s in a row): %s"
+        times = counted(self._schedule.failures, "time")
+        _log.log(level, problem, times, error, extra=self._log_fields(error))
 
     def _fail_starts(self, error: KafkaError, level: int) -> int:
         """Fail the callers of :meth:`start`. The level to log the error at: they raise it."""
@@ -428,7 +435,10 @@ class Metadata:
             try:
                 listener(old, new)
             except Exception:  # noqa: BLE001
-                _log.exception("a listener failed on new metadata")
+                _log.exception("a listener failed on new metadata", extra=self._log_fields())
+
+    def _log_fields(self, error: KafkaError | None = None) -> dict[str, object]:
+        return log_fields(error, client_id=self._config.client_id)
 
     def _run_ended(self, task: asyncio.Task[None]) -> None:
         if task is not self._task:
@@ -438,7 +448,8 @@ class Metadata:
         cause = "cancelled" if task.cancelled() else repr(error)
         problem = f"the metadata task has ended unexpectedly: {cause}"
         # Programs that end cancel every task of the loop.
-        _log.log(logging.INFO if task.cancelled() else logging.ERROR, "%s", problem)
+        level = logging.INFO if task.cancelled() else logging.ERROR
+        _log.log(level, "%s", problem, extra=self._log_fields())
         self._topics.fail(lambda name: KafkaError(f"topic {name!r}: {problem}"))
         self._fail_awaited(KafkaError(problem))
         self._on_crash("the refreshing of metadata", error)

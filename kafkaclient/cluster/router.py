@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.pipeline import Meter
-    from kafkaclient.wire.api import Call, MetadataResult
+    from kafkaclient.wire.api import ApiKey, Call, MetadataResult
 
 T = TypeVar("T")
 
@@ -240,6 +240,22 @@ class Router:
             links = self._links_to(node_id, purpose)
         _, answer = await self._exchange(call, links, node_id, timeout_s)
         return answer
+
+    async def call_any(self, call: Call[T], node_id: int | None) -> tuple[int, T]:
+        """Make a call that any known broker can answer: this one, if it is known. Returns the id of
+        the broker, and its answer. Raises as :meth:`call` does."""
+        if node_id is not None and node_id in self.brokers:
+            links: Iterable[BrokerLink] = self._links_to(node_id, "control")
+        else:
+            links = self._links_for_any_broker(bootstrap=False)
+        link, answer = await self._exchange(call, links, None, None)
+        return link.broker.node_id, answer
+
+    def may_offer(self, api_key: ApiKey) -> bool:
+        """Whether a server offers the API, of those that this client has been connected to; True
+        before the first connection."""
+        known = [link.api_versions for link in self._all_links() if link.api_versions is not None]
+        return not known or any(api_key in versions.ranges for versions in known)
 
     async def metadata(
         self, call: Call[MetadataResult], *, timeout_s: float, failures: int
@@ -449,7 +465,7 @@ class Router:
                 _log.exception(
                     "a listener failed on the change of %r",
                     link,
-                    extra=log_fields(broker=link.broker.node_id),
+                    extra=log_fields(broker=link.broker.node_id, client_id=self._config.client_id),
                 )
 
     def _schedule_sweep(self, delay_s: float) -> None:

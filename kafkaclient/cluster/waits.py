@@ -1,5 +1,5 @@
-"""Waits and outages of a client, each logged once; a start that took too long; the end of a client
-that was not closed.
+"""Waits and outages of a client, each logged once; a start that took too long; calls in another
+event loop; the end of a client that was not closed.
 """
 
 from __future__ import annotations
@@ -46,6 +46,17 @@ def close_dropped(
     # The garbage collector may run in any thread. With a closed loop nothing is open.
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(begin)
+
+
+def in_another_loop(client: str, loop: asyncio.AbstractEventLoop) -> str:
+    """Why a client of this ``loop`` cannot be used in the running one, and what helps."""
+    advice = (
+        f"that loop is closed: start a {client} in the new one"
+        if loop.is_closed()
+        else f"each asyncio.run has a loop of its own, so start a {client} in each; from another "
+        "thread, use asyncio.run_coroutine_threadsafe"
+    )
+    return f"the {client} belongs to the event loop it was started in; {advice}"
 
 
 def bootstrap_error(
@@ -108,8 +119,9 @@ class Waits:
     returns seconds.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], client_id: str | None = None) -> None:
         self._clock = clock
+        self._client_id = client_id  # for log messages
         self._waiting: dict[_Key, dict[Wait, None]] = {}  # the oldest first
         self._logged: dict[_Key, float] = {}
         """When the wait that was logged began."""
@@ -149,9 +161,12 @@ class Waits:
         if key in self._logged and not waits:
             lasted = self._clock() - self._logged.pop(key)
             self._quiet_until[key] = self._clock() + _AGAIN_S
-            level, outcome = (logging.INFO, "failed") if error else (logging.WARNING, "succeeded")
+            level, outcome = (logging.INFO, "failed") if error else (logging.WARNING, "ended")
             text = "the wait for %s %s after %.1f s"
-            _log.log(level, text, key[0], outcome, lasted, extra=log_fields(topic=key[1]))
+            _log.log(level, text, key[0], outcome, lasted, extra=self._log_fields(key))
+
+    def _log_fields(self, key: _Key) -> dict[str, object]:
+        return log_fields(topic=key[1], client_id=self._client_id)
 
     def _check(self) -> None:
         """Log the oldest wait for each thing, if it has lasted."""
@@ -167,7 +182,7 @@ class Waits:
                 if why is not None:
                     self._logged[key] = oldest.began
                     text, lasted = "still waiting for %s after %.0f s: %s", now - oldest.began
-                    _log.warning(text, key[0], lasted, why, extra=log_fields(topic=key[1]))
+                    _log.warning(text, key[0], lasted, why, extra=self._log_fields(key))
         if self._waiting:
             delay_s = max(0.1, due - now)
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._check)

@@ -30,6 +30,8 @@ _METADATA = Section("Metadata")
 _TIME = Section("Delivery and retries")
 _CONNECT_MS = 10_000
 
+_LEAST_PAUSE_S = 0.1
+
 
 class ClientConfig(SecurityOptions):
     """Checked options. :meth:`build` makes them, and adjusts options that affect each other."""
@@ -145,6 +147,12 @@ class ClientConfig(SecurityOptions):
     def start_limit(self) -> Limit:
         """How long a start may take."""
         return max(self.call_limit, self.connect_limit, key=lambda limit: limit.seconds)
+
+    @property
+    def look_every_s(self) -> float:
+        """How often a member looks for new topics and partitions: every ``metadata.max.age.ms``,
+        with a pause also if that is 0."""
+        return max(self.metadata_max_age_ms / 1000, _LEAST_PAUSE_S)
 
     @staticmethod
     def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:

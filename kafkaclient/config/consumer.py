@@ -33,13 +33,15 @@ if TYPE_CHECKING:
 _GROUP = Section("Group")
 _OFFSETS = Section("Offsets and commits")
 _DESERIALIZERS = Section("Deserializers and hooks")
-_DESERIALIZER = optional(
-    serializer(
-        "(bytes) -> object",
-        "Deserializer | Callable[[Any], Any]",
-        "deserialize(bytes, context)",
-    )
-)
+_METRICS = Section("Metrics")
+
+
+def _deserializer(type_variable: str) -> Kind[Any]:
+    """The kind of a deserializer whose results have the type ``type_variable``."""
+    function = f"Callable[[bytes], Awaitable[{type_variable}] | {type_variable}]"
+    types = f"Deserializer[{type_variable}] | {function}"
+    return optional(serializer("(bytes) -> object", types, "deserialize(bytes, context)"))
+
 
 _ASSIGNORS = ("cooperative-sticky", "sticky", "range", "roundrobin")
 _JAVA_CLASS = re.compile(r"org\.apache\.kafka\.clients\.consumer\.(\w+)Assignor")
@@ -89,8 +91,11 @@ class ConsumerConfig(ReaderConfig):
     """The consumer group, whose members share the partitions of their topics. Needed to subscribe
     to topics and to commit offsets; not needed to read partitions that were assigned by hand."""
     group_instance_id: str | None = _GROUP.option(None, optional(FILLED_TEXT))
-    """Makes a static member (KIP-345). It keeps its partitions while it restarts, if it is back
-    within session_timeout_ms. Each member of a group needs a value of its own."""
+    """Makes a static member (KIP-345). It keeps its partitions while it restarts, if it was stopped
+    and is back before its session ends. With group_protocol consumer, a process that was killed
+    leaves its session behind: the coordinator refuses the next process (UNRELEASED_INSTANCE_ID)
+    until that session has ended (group.consumer.session.timeout.ms of the broker). With classic,
+    the next process replaces it at once. Each member of a group needs a value of its own."""
     group_protocol: str = _GROUP.option("auto", one_of("auto", "consumer", "classic"))
     """How the group shares its partitions: consumer is the protocol of KIP-848, in which the
     group's coordinator assigns partitions; classic is the older protocol, in which a member does.
@@ -132,11 +137,11 @@ class ConsumerConfig(ReaderConfig):
     auto_commit_interval_ms: int = _OFFSETS.option(5_000, integer(1))
     """The time between two commits in milliseconds."""
 
-    key_deserializer: Any = _DESERIALIZERS.option(None, _DESERIALIZER)
+    key_deserializer: Any = _DESERIALIZERS.option(None, _deserializer("Key_co"))
     """Makes an object of every key that is not null: a function of the bytes, or an object whose
     method deserialize also gets the record's topic and headers (kafkaclient.Deserializer). Both may
     be async. Without it keys are bytes. Batches have bytes in any case. See consume.md."""
-    value_deserializer: Any = _DESERIALIZERS.option(None, _DESERIALIZER)
+    value_deserializer: Any = _DESERIALIZERS.option(None, _deserializer("Value_co"))
     """Makes an object of every value that is not null, as key_deserializer does of keys."""
     on_error: Any = _DESERIALIZERS.option("fail", ERROR_POLICY)
     """What happens to a record that cannot be deserialized. fail: the loop raises a
@@ -147,6 +152,10 @@ class ConsumerConfig(ReaderConfig):
     hooks: tuple[Hooks, ...] = _DESERIALIZERS.option((), HOOKS)
     """Objects that see the start, every batch, every commit and every rebalance
     (kafkaclient.hooks.Hooks)."""
+
+    enable_metrics_push: bool = _METRICS.option(True, BOOLEAN)
+    """Whether metrics are pushed to a broker when the cluster subscribes to some (KIP-714). Nothing
+    is computed or sent for a cluster that has no receiver for metrics."""
 
     @property
     def reset_age_s(self) -> float | None:

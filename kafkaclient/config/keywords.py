@@ -5,7 +5,9 @@ Made from the declarations of the options by ``make keywords``. Only type checke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict
+
+from kafkaclient.types import Key_co, Key_contra, Value_co, Value_contra
 
 if TYPE_CHECKING:
     import ssl
@@ -100,7 +102,7 @@ class ClientKeywords(TypedDict, total=False):
 
 
 class ProducerKeywords(ClientKeywords, total=False):
-    """The options of ``Producer`` and ``SyncProducer``."""
+    """The options of ``Producer`` and ``SyncProducer``, without serializers."""
 
     max_in_flight_requests_per_connection: int
     linger_ms: float
@@ -129,18 +131,24 @@ class ProducerKeywords(ClientKeywords, total=False):
     compression_gzip_level: int | None
     compression_lz4_level: int | None
     compression_zstd_level: int | None
-    key_serializer: Serializer | Callable[[Any], Any] | None
-    value_serializer: Serializer | Callable[[Any], Any] | None
     on_delivery: Callable[[Any], object] | None
     on_error: Callable[[Any], object] | None
     hooks: Hooks | Sequence[Hooks]
     metrics_sample_window_ms: int
     metrics_num_samples: int
+    enable_metrics_push: bool
     telemetry: str | PathLike[str] | None
     telemetry_sample: float
     telemetry_file_bytes: int
     telemetry_file_ms: int | None
     telemetry_retention_ms: int
+
+
+class SerializingKeywords(ProducerKeywords, Generic[Key_contra, Value_contra], total=False):
+    """The options of ``Producer`` and ``SyncProducer``, with serializers."""
+
+    key_serializer: Serializer[Key_contra] | Callable[[Key_contra], Any] | None
+    value_serializer: Serializer[Value_contra] | Callable[[Value_contra], Any] | None
 
 
 class ReaderKeywords(ClientKeywords, total=False):
@@ -156,7 +164,7 @@ class ReaderKeywords(ClientKeywords, total=False):
     client_rack: str
 
 
-class ConsumerKeywords(ReaderKeywords, total=False):
+class ConsumerKeywords(ReaderKeywords, Generic[Key_co, Value_co], total=False):
     """The options of ``Consumer`` and ``SyncConsumer``."""
 
     group_id: str | None
@@ -171,10 +179,13 @@ class ConsumerKeywords(ReaderKeywords, total=False):
     exclude_internal_topics: bool
     enable_auto_commit: bool
     auto_commit_interval_ms: int
-    key_deserializer: Deserializer | Callable[[Any], Any] | None
-    value_deserializer: Deserializer | Callable[[Any], Any] | None
+    key_deserializer: Deserializer[Key_co] | Callable[[bytes], Awaitable[Key_co] | Key_co] | None
+    value_deserializer: (
+        Deserializer[Value_co] | Callable[[bytes], Awaitable[Value_co] | Value_co] | None
+    )
     on_error: Literal["fail", "skip"] | Callable[[Any, Any], object]
     hooks: Hooks | Sequence[Hooks]
+    enable_metrics_push: bool
 
 
 class AdminKeywords(ProducerKeywords, total=False):

@@ -50,13 +50,17 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("use_all_dns_ips",),
     ),
     "config.providers": (_PYTHON_CLASSES, ()),
-    "enable.auto.commit": (_NO_GROUPS, ("false",)),
-    "enable.metrics.push": (
-        "metrics are not pushed to brokers (KIP-714); read Producer.metrics()",
-        ("false",),
+    "consumer.timeout.ms": ("give getmany(timeout_ms=...) where waiting for records must end", ()),
+    "enable.auto.offset.store": (
+        "take records from tracked(): what may be committed is decided by their done()",
+        ("true",),
     ),
+    "enable.auto.commit": (_NO_GROUPS, ("false",)),
+    "enable.metrics.push": ("only producers and consumers have metrics to push", ("false",)),
     "group.id": (_NO_GROUPS, ()),
+    "enable.partition.eof": ("lag() is 0 at the end of a partition", ("false",)),
     "interceptor.classes": (f"{_PYTHON_CLASSES}; see on_delivery and hooks", ()),
+    "max.poll.records": ("give getmany(max_records=...); loops get one record at a time", ()),
     "metadata.cluster.check.enable": (
         "every connection proves its cluster before it is used",
         ("true",),
@@ -68,6 +72,7 @@ _KEYS: dict[str, tuple[str, tuple[str, ...]]] = {
         "RoundRobinPartitioner, UniformStickyPartitioner and DefaultPartitioner, or an object",
         (),
     ),
+    "rebalance.timeout.ms": ("give max_poll_interval_ms", ()),
     "sasl.client.callback.handler.class": (
         _PYTHON_CLASSES,
         ("software.amazon.msk.auth.iam.iamclientcallbackhandler",),
@@ -130,6 +135,10 @@ _RENAMED = {
     "message.timeout.ms": "delivery.timeout.ms",
     "queue.buffering.max.ms": "linger.ms",
     "queue.buffering.max.kbytes": "buffer.memory (in bytes)",
+    "auto.commit.enable": "enable.auto.commit",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "queued.max.messages.kbytes": "fetch.max.bytes (in bytes)",
     "compression.codec": "compression.type",
     "compression.level": "compression.gzip.level, compression.lz4.level, compression.zstd.level",
     **dict.fromkeys(_RDKAFKA_TLS.split(), "an ssl.SSLContext as ssl_context"),
@@ -144,7 +153,8 @@ _NOT_NEEDED = (
     "message.copy.max.bytes api.version.request api.version.request.timeout.ms "
     "api.version.fallback.ms broker.version.fallback builtin.features enable.random.seed "
     "internal.termination.signal enabled.events socket.blocking.max.ms "
-    "reconnect.backoff.jitter.ms"
+    "reconnect.backoff.jitter.ms queued.min.messages fetch.error.backoff.ms fetch.queue.backoff.ms "
+    "offset.store.method coordinator.query.interval.ms group.protocol.type"
 )
 
 

@@ -51,7 +51,7 @@ _COMPRESSION = Section("Compression")
 _HOOKS = Section("Serializers and hooks")
 _METRICS = Section("Metrics")
 
-_SERIALIZER = "Serializer | Callable[[Any], Any]"
+_SERIALIZER = "Serializer[{0}] | Callable[[{0}], Any]"
 
 
 class ProducerConfig(ClientConfig):
@@ -167,13 +167,14 @@ class ProducerConfig(ClientConfig):
     (KIP-390). Levels above 5 are many times slower."""
 
     key_serializer: Any = _HOOKS.option(
-        None, optional(serializer("(key) -> bytes or None", _SERIALIZER))
+        None, optional(serializer("(key) -> bytes or None", _SERIALIZER.format("Key_contra")))
     )
     """Converts every key that is not None to bytes: a function of the key, or an object whose
     method serialize also gets the record's topic and headers (kafkaclient.Serializer). Both may be
     async. Without it keys must be bytes. See serializers.md."""
     value_serializer: Any = _HOOKS.option(
-        None, optional(serializer("(value) -> bytes or None", _SERIALIZER))
+        None,
+        optional(serializer("(value) -> bytes or None", _SERIALIZER.format("Value_contra"))),
     )
     """Converts every value that is not None to bytes, as key_serializer converts keys. Without it
     values must be bytes."""
@@ -193,6 +194,9 @@ class ProducerConfig(ClientConfig):
     """The length of one window of rates, averages and maxima, in milliseconds."""
     metrics_num_samples: int = _METRICS.option(2, integer(1))
     """The number of windows over which rates, averages and maxima are computed."""
+    enable_metrics_push: bool = _METRICS.option(True, BOOLEAN)
+    """Whether metrics are pushed to a broker when the cluster subscribes to some (KIP-714). Nothing
+    is computed or sent for a cluster that has no receiver for metrics."""
     telemetry: TelemetryTarget | None = _METRICS.option(None, optional(TELEMETRY_TARGET))
     """Where a row for every batch is recorded: when the batch was created, got its partition, was
     sent and was acknowledged, and the load at the time of the choice. A folder or a URI of one

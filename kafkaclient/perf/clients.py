@@ -12,12 +12,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+import kafkaclient
 from kafkaclient.errors import BufferFullError, ConfigError, KafkaError
 from kafkaclient.perf.slices import BatchShare, Slice
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic, unheard
 from kafkaclient.producer.batches.waiters import Callback
 from kafkaclient.producer.bulk.bulk_delivery import parts_of
-from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -81,7 +81,8 @@ class KafkaclientClient:
         dialer: Dialer | None = None,
         metrics: Hooks | None = None,
     ) -> None:
-        self._producer = Producer(config, dialer=dialer, hooks=() if metrics is None else metrics)
+        hooks = () if metrics is None else metrics
+        self._producer = kafkaclient.Producer(config, dialer=dialer, hooks=hooks)
         self._topic = topic
         self._completed: Completed = unheard
         self._started = False

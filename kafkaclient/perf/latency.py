@@ -18,7 +18,6 @@ from hdrh.histogram import HdrHistogram
 
 from kafkaclient.config import ReaderConfig
 from kafkaclient.errors import KafkaError, MetadataTimeoutError
-from kafkaclient.reader import Reader
 from kafkaclient.spark.client_cache import LoopThread
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ class TopicGrowth:
         own = (each for each in ReaderConfig.OPTIONS.values() if each.name != "max_block_ms")
         known = {spelling for option in own for spelling in option.spellings}
         options = {name: value for name, value in config.items() if name in known}
+        from kafkaclient.reader import Reader  # noqa: PLC0415 - not for the help of perf-test
+
         self._reader = Reader({**options, "max.block.ms": _TIMEOUT_MS}, dialer=dialer)
         self._topic = topic
         self._starts: dict[TopicPartition, int] = {}

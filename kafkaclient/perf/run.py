@@ -22,6 +22,7 @@ from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import Load, LoadOutcome, LoadSpec
 from kafkaclient.perf.traffic import merged_traffic
 from kafkaclient.time_limit import loop_factory
+from kafkaclient.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -151,7 +152,7 @@ def summary_record(client: str, rate: float | None, summary: Summary, labels: La
 def write_runs(path: Path, runs: Sequence[dict[str, Any]], **more: Any) -> None:
     """Write a JSON object of ``runs`` and ``more``; creates the folder if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**more, "runs": list(runs)}, indent=2) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps({**more, "runs": list(runs)}, indent=2) + "\n")
 
 
 # --- A load through many producers on this machine, each in its own process -----------------------

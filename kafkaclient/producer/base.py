@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from kafkaclient.cluster.waits import in_another_loop
 from kafkaclient.errors import ProducerClosedError, ProducerStateError
+from kafkaclient.metrics_push.points import ApplicationMetrics, PushesMetricsMixin
 from kafkaclient.producer.batches.serializers import Serializers
 from kafkaclient.producer.settings import ProducerState
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.runtime import ProducerRuntime
 
 
-class ProducerBase:
+class ProducerBase(PushesMetricsMixin):
     """A producer's options, its state and, once it was started, its runtime."""
 
     # Class-level defaults: __del__ also runs when __init__ raised.
@@ -27,6 +29,7 @@ class ProducerBase:
         self.config: ProducerConfig = config
         self._serializers = Serializers.of(config)
         self._wall_clock = wall_clock
+        self._application_metrics = ApplicationMetrics()
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
         """The runtime of a running producer; raises if records are not taken now.
@@ -46,15 +49,7 @@ class ProducerBase:
 
     def _check_loop(self, core: ProducerRuntime, what: str) -> None:
         if asyncio._get_running_loop() is not core.loop:
-            advice = (
-                "that loop is closed: start a producer in the new one"
-                if core.loop.is_closed()
-                else "each asyncio.run has a loop of its own, so start a producer in each; from "
-                "another thread, use asyncio.run_coroutine_threadsafe"
-            )
-            raise ProducerStateError(
-                f"{what}: the producer belongs to the event loop it was started in; {advice}"
-            )
+            raise ProducerStateError(f"{what}: {in_another_loop('producer', core.loop)}")
 
     def _started(self, what: str) -> ProducerRuntime:
         """The runtime, from :meth:`start` on, also of a stopped producer."""

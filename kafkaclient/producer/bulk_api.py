@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from kafkaclient.producer.base import ProducerBase
 from kafkaclient.producer.batches.record import RawRecord
+from kafkaclient.types import Key_contra, Value_contra
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
     from kafkaclient.types import HeadersLike
 
 
-class BulkApi(ProducerBase):
+class BulkApi(ProducerBase, Generic[Key_contra, Value_contra]):
     """The methods of :class:`~kafkaclient.Producer` for many records."""
 
     async def send_many(
         self,
         topic: str,
-        values: Iterable[Any],
+        values: Iterable[Value_contra | None],
         *,
-        keys: Iterable[Any] | None = None,
+        keys: Iterable[Key_contra | None] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: HeadersLike = (),

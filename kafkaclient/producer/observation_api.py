@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.health import Health, check_brokers
+from kafkaclient.errors import ProducerStateError
 from kafkaclient.producer.base import ProducerBase
 from kafkaclient.producer.settings import ProducerState
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.snapshot import MetricsSnapshot
     from kafkaclient.producer.partitioning.partitioners import LoadSnapshot
@@ -63,8 +66,8 @@ class ObservationApi(ProducerBase):
         The leaders of the topics in use, or all brokers before the first record, are asked on
         connections of their own, so that no record delays the answer. Not healthy: the producer
         does not run, or cannot send any more; no broker answers within ``timeout`` seconds; or none
-        of the partitions of a topic in use can be written. Raises no KafkaError, and can be called
-        before :meth:`start`.
+        of the partitions of a topic in use can be written. Raises ProducerStateError in another
+        event loop, and can be called before :meth:`start`.
         """
         core = self._core
         if core is not None and core.fatal is not None:
@@ -88,6 +91,19 @@ class ObservationApi(ProducerBase):
         a tenth of the time.
         """
         return self._started("metrics").snapshot_metrics(partitions=partitions)
+
+    async def client_instance_id(self, timeout: float = 10.0) -> UUID | None:
+        """The id under which the cluster gets metrics of this producer (KIP-714), for logs; it
+        stays the same until the producer is stopped. None if the cluster has no receiver for
+        metrics, or has not answered within ``timeout`` seconds.
+
+        Raises ProducerStateError with ``enable.metrics.push=false``, and before :meth:`start`.
+        """
+        core = self._started("client_instance_id")
+        self._check_loop(core, "client_instance_id")
+        if not self.config.enable_metrics_push:
+            raise ProducerStateError("client_instance_id: enable.metrics.push is false")
+        return await core.metrics_push.client_instance_id(timeout)
 
     def load(self, *, partitions: bool = True) -> LoadSnapshot:
         """What is queued and in flight at this moment, per broker and partition.

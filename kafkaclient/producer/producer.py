@@ -8,11 +8,11 @@ import weakref
 from functools import partial
 from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Never, Self, overload
 
 from kafkaclient.cluster.waits import close_dropped
 from kafkaclient.config import ProducerConfig
-from kafkaclient.errors import FlushTimeoutError, ProducerClosedError, ProducerStateError
+from kafkaclient.errors import FlushTimeoutError, ProducerClosedError, ProducerStateError, counted
 from kafkaclient.net.off_loop import guard
 from kafkaclient.producer.batches.delivery import Delivery
 from kafkaclient.producer.batches.direct_append import DirectAppend
@@ -24,19 +24,20 @@ from kafkaclient.producer.runtime import ProducerRuntime
 from kafkaclient.producer.settings import ProducerState
 from kafkaclient.producer.transaction_api import TransactionApi
 from kafkaclient.time_limit import time_limit
+from kafkaclient.types import Key_contra, Value_contra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Unpack
 
-    from kafkaclient.config.keywords import ProducerKeywords
+    from kafkaclient.config.keywords import ProducerKeywords, SerializingKeywords
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.types import HeadersLike, RecordMetadata
+    from kafkaclient.types import Buffer, HeadersLike, RecordMetadata
 
 _OVERHEAD = 128  # bytes: a batch with one record takes less besides key, value and headers
 
 
-class Producer(DirectAppend, BulkApi, TransactionApi, ObservationApi):
+class Producer(DirectAppend, BulkApi[Key_contra, Value_contra], TransactionApi, ObservationApi):
     """Publishes records to Kafka from one asyncio event loop.
 
     ::
@@ -52,6 +53,9 @@ class Producer(DirectAppend, BulkApi, TransactionApi, ObservationApi):
     ``dialer``, ``clock`` (monotonic seconds), ``wall_clock`` (seconds
     since the epoch, stamps records) and ``rng`` are for tests.
 
+    Type checkers know the types of keys and values from the serializers. Without serializers they
+    are bytes. ``Producer`` alone, as in an annotation, takes any.
+
     Creating a producer does no I/O; :meth:`start` or ``async with`` connects. A producer belongs to
     the event loop it was started in. Its only threads compress large batches and write
     ``telemetry``. A forked child cannot use the producer, and does not disturb it. A producer
@@ -62,6 +66,34 @@ class Producer(DirectAppend, BulkApi, TransactionApi, ObservationApi):
         ConfigError: an option is unknown, not usable or in conflict with another, or ``telemetry``
             is set and pyarrow is not installed.
     """
+
+    @overload
+    def __init__(
+        self: Producer[Buffer, Buffer],
+        bootstrap: str | list[str] | tuple[str, ...] | None = None,
+        /,
+        *,
+        dialer: Dialer | None = None,
+        clock: Callable[[], float] | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        rng: Random | None = None,
+        **options: Unpack[ProducerKeywords],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self,
+        bootstrap_or_mapping: (
+            str | Iterable[str] | Mapping[str, object] | ProducerConfig | None
+        ) = None,
+        /,
+        *,
+        dialer: Dialer | None = None,
+        clock: Callable[[], float] | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        rng: Random | None = None,
+        **options: Unpack[SerializingKeywords[Key_contra, Value_contra]],
+    ) -> None: ...
 
     def __init__(
         self,
@@ -74,7 +106,7 @@ class Producer(DirectAppend, BulkApi, TransactionApi, ObservationApi):
         clock: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
         rng: Random | None = None,
-        **options: Unpack[ProducerKeywords],
+        **options: Unpack[SerializingKeywords[Key_contra, Value_contra]],
     ) -> None:
         super().__init__(ProducerConfig.build(bootstrap_or_mapping, options), wall_clock)
         if self.config.telemetry is not None:
@@ -149,6 +181,7 @@ class Producer(DirectAppend, BulkApi, TransactionApi, ObservationApi):
             rng=self._rng,
             check_open=_weakly(self._open, _dropped),
             on_open=_weakly(self._set_direct_append, _ignored),
+            application_metrics=self._application_metrics,
             new_producer=partial(
                 Producer, dialer=self._dialer, clock=self._clock, wall_clock=self._wall_clock
             ),
@@ -231,11 +264,35 @@ class Producer(DirectAppend, BulkApi, TransactionApi, ObservationApi):
 
     # --- sending ------------------------------------------------------------------------------
 
+    if TYPE_CHECKING:  # DirectAppend is compiled, and cannot be generic
+
+        async def send(
+            self,
+            topic: str,
+            value: Value_contra | None = None,
+            key: Key_contra | None = None,
+            *,
+            partition: int | None = None,
+            timestamp_ms: int | None = None,
+            headers: HeadersLike = (),
+        ) -> Delivery: ...
+
+        def send_nowait(
+            self,
+            topic: str,
+            value: Value_contra | None = None,
+            key: Key_contra | None = None,
+            *,
+            partition: int | None = None,
+            timestamp_ms: int | None = None,
+            headers: HeadersLike = (),
+        ) -> Delivery: ...
+
     async def send_and_wait(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
+        value: Value_contra | None = None,
+        key: Key_contra | None = None,
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -280,8 +337,8 @@ class Producer(DirectAppend, BulkApi, TransactionApi, ObservationApi):
         except TimeoutError:
             undelivered = core.pending_records()
             error = FlushTimeoutError(
-                f"flush ended after {timeout} s with {undelivered} records undelivered; the "
-                "producer still sends them"
+                f"flush ended after {timeout} s with {counted(undelivered, 'record')} undelivered, "
+                "which the producer still sends"
             )
             error.undelivered = undelivered
             raise error from None

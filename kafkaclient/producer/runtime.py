@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.cluster.identity import differs
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
-from kafkaclient.cluster.waits import Waits
-from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError, defect
+from kafkaclient.cluster.waits import LOGGED_AFTER_S, Waits
+from kafkaclient.errors import (
+    KafkaError,
+    ProducerClosedError,
+    TransactionAbortedError,
+    counted,
+    defect,
+)
 from kafkaclient.log_fields import log_fields
 from kafkaclient.metrics import ProducerMetrics
+from kafkaclient.metrics_push.points import labels, producer_points
+from kafkaclient.metrics_push.reporter import MetricsPush
 from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.accumulator.compressor import CompressionThreads
 from kafkaclient.producer.accumulator.partition_strategies import CustomPartitioner
 from kafkaclient.producer.admission.admission import Admission
 from kafkaclient.producer.batches.batch_result import BatchResult
+from kafkaclient.producer.batches.delivery_errors import why_late
 from kafkaclient.producer.batches.idempotence import ProducerIdentity, TransactionalIdentity
 from kafkaclient.producer.observability.load import LiveGauges, LiveLoad
 from kafkaclient.producer.observability.reports import (
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.hooks import Hooks
     from kafkaclient.metrics.snapshot import MetricsSnapshot
+    from kafkaclient.metrics_push.points import ApplicationMetrics
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry
@@ -72,6 +83,7 @@ class ProducerRuntime:
         rng: Random,
         check_open: Callable[[], None],
         on_open: Callable[[bool], None],
+        application_metrics: ApplicationMetrics,
         new_producer: Callable[[dict[str, Any]], Any],
     ) -> None:
         self.config = config
@@ -85,7 +97,7 @@ class ProducerRuntime:
             now, config.metrics_sample_window_ms, config.metrics_num_samples
         )
         self._telemetry = self._open_telemetry(new_producer)
-        self._failures = UnobservedFailures(now, config.on_error, self.loop)
+        self._failures = UnobservedFailures(now, config.on_error, self.loop, config.client_id)
         self._request_reports = request_reports(config.hooks, metrics)
         self._batch_reports = batch_reports(
             config.hooks if self._telemetry is None else (*config.hooks, self._telemetry), now
@@ -127,7 +139,7 @@ class ProducerRuntime:
             self.router,
             clock=now,
             rng=rng,
-            waits=Waits(now),
+            waits=Waits(now, config.client_id),
             release=self._release,
             is_awaited=self._is_awaited,
             on_crash=self.crashed,
@@ -178,12 +190,24 @@ class ProducerRuntime:
         self.transactions = None
         if isinstance(identity, TransactionalIdentity):
             self.transactions = self._new_transactions(identity, rng, on_open)
+        self.metrics_push = MetricsPush(
+            self.router,
+            lambda: producer_points(self.snapshot_metrics(partitions=False)),
+            lambda: labels(
+                transactional_id=config.transactional_id, client_rack=config.client_rack
+            ),
+            application_metrics,
+            enabled=config.enable_metrics_push,
+            wall_clock=wall_clock,
+            rng=rng,
+        )
         self._task: asyncio.Task[None] | None = None
 
     def start_sender(self) -> None:
         """Fetch the producer id, and start the sender. The cluster's metadata must be known."""
         self.producer_ids.ensure()
         self._task = asyncio.create_task(self._run_sender(), name="kafkaclient-sender")
+        self.metrics_push.start()
 
     async def _run_sender(self) -> None:
         try:
@@ -203,7 +227,12 @@ class ProducerRuntime:
             )
             self.fail_producer(ProducerClosedError(text))
             return
-        _log.error("%s failed; the producer cannot go on", what, exc_info=error)
+        _log.error(
+            "%s failed; the producer cannot go on",
+            what,
+            exc_info=error,
+            extra=log_fields(client_id=self.config.client_id),
+        )
         self.fail_producer(defect(what, error, ProducerClosedError))
 
     def fail_producer(self, error: KafkaError) -> None:
@@ -238,6 +267,7 @@ class ProducerRuntime:
             self.sender.close()
             left = _LONGEST_GRACE_S if timeout is None else began + timeout - self.now()
             try:
+                await self.metrics_push.close(min(left, _LONGEST_GRACE_S))
                 await self.disconnect(min(max(left, _LEAST_GRACE_S), _LONGEST_GRACE_S))
                 if self._task is not None:
                     await asyncio.wait({self._task})
@@ -246,14 +276,17 @@ class ProducerRuntime:
                 if self._telemetry is not None:
                     await self._telemetry.close()
         if undelivered:
-            text = "the producer stopped with %d records undelivered"
+            text = "the producer stopped with %s undelivered"
             level = logging.ERROR if self.transactions is None else logging.INFO  # aborted
-            _log.log(level, text, undelivered, extra=log_fields(maybe_written=True))
+            records = counted(undelivered, "record")
+            name = self.config.client_id
+            _log.log(level, text, records, extra=log_fields(maybe_written=True, client_id=name))
         return undelivered
 
     async def disconnect(self, grace_s: float = _LONGEST_GRACE_S) -> None:
         """End every task and connection, also those of a start under way. Serializers that were
         cancelled have ``grace_s`` to end, and so have connections to write accepted bytes."""
+        await self.metrics_push.close()
         await self.admission.close(grace_s)
         await self.producer_ids.close()
         await self.metadata.stop()
@@ -263,10 +296,19 @@ class ProducerRuntime:
         """Send all records without lingering, and wait until each has an outcome."""
         asked_at, held_records = self.now(), self.admission.held_records
         held = held_records.has_held(asked_at)
-        await self.accumulator.incomplete.flush(asked_at)
-        if held:
-            await held_records.wait_appended(asked_at)
-            await self.accumulator.incomplete.flush(self.now())
+        with self.metadata.waits.wait("acknowledgments of records", self._why_unacknowledged):
+            await self.accumulator.incomplete.flush(asked_at)
+            if held:
+                await held_records.wait_appended(asked_at)
+                await self.accumulator.incomplete.flush(self.now())
+
+    def _why_unacknowledged(self) -> str | None:
+        """What the oldest batch waits for; None if it is not old."""
+        batch = self.accumulator.incomplete.next_expired(math.inf)
+        if batch is None or (age := self.now() - batch.created) < LOGGED_AFTER_S:
+            return None
+        error = self.router.connection_error(batch.queue.leader) or self.metadata.last_error
+        return why_late(batch, age, self.config.delivery_timeout_ms / 1000, error)
 
     async def initialize_transactions(self, began: float) -> None:
         """Fence older producers with the same transactional id. The start ``began`` at this time,

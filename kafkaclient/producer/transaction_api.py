@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import index
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -11,7 +10,7 @@ from uuid import UUID
 from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortableError
 from kafkaclient.producer.base import ProducerBase
 from kafkaclient.producer.transactions.states import TransactionState
-from kafkaclient.topic_names import check_topic_name
+from kafkaclient.topic_names import check_topic_name, partition_of, several_partitions
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ class TransactionApi(ProducerBase):
             AuthorizationError: the user has no permission to read the group.
             TransactionTimeoutError: ``max.block.ms`` have passed.
         """
-        pairs = tuple(TopicPartition(*tp) for tp in partitions)
+        pairs = several_partitions(partitions)
         return await self._transactions("committed").committed(group_id, pairs)
 
     def _transactions(self, what: str) -> TransactionManager:
@@ -223,15 +222,11 @@ def _offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 def _partition(pair: Any) -> TopicPartition:
-    if not isinstance(pair, tuple) or len(pair) != 2:
-        raise TypeError(f"a key of offsets must be a pair (topic, partition), not {pair!r}")
-    topic, partition = pair
-    check_topic_name(topic)
-    if isinstance(partition, bool) or not hasattr(partition, "__index__"):
-        raise TypeError(f"a partition must be an int, not {partition!r}")
-    if not 0 <= (number := index(partition)) < 2**31:
-        raise ValueError(f"a partition must be an int from 0 to 2**31 - 1, not {partition!r}")
-    return TopicPartition(topic, number)
+    where = partition_of(pair)
+    check_topic_name(where.topic)
+    if not 0 <= where.partition < 2**31:
+        raise ValueError(f"a partition is a number from 0 to 2**31 - 1, not {where.partition}")
+    return where
 
 
 def _offset(value: Any) -> OffsetAndMetadata:

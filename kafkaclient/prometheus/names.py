@@ -127,7 +127,7 @@ CONSUMER_PREFIX = "kafkaclient_consumer_"
 CONSUMER_UP = Exported("", "up", "1: the consumer runs. 0: it does not, or its event loop did not answer in time.")
 
 CONSUMER = (
-    Exported("records-consumed-total", "records_consumed", "Records handed out."),
+    Exported("records-consumed-total", "records_consumed", "Records handed out, counted when the first of a fetched batch is. One that is handed out again counts only after a seek."),
     Exported("bytes-consumed-total", "consumed_bytes", "Bytes of the keys and values of these records."),
     Exported("dropped-records-total", "dropped_records", "Records that could not be deserialized, and were skipped or given to on_error."),
     Exported("records-lag", "lag_records", "Records between the positions and the ends of all assigned partitions."),
@@ -142,13 +142,13 @@ CONSUMER = (
     Exported("rebalance-latency-total", "rebalance_seconds", "Time of rebalances, with giving up partitions.", _PER_MS),
     Exported("last-rebalance-seconds-ago", "last_rebalance_age_seconds", "Time since the last rebalance; -1 before the first."),
     Exported("last-heartbeat-seconds-ago", "last_heartbeat_age_seconds", "Time since the last answer to a heartbeat; -1 before the first."),
-    Exported("last-poll-seconds-ago", "last_poll_age_seconds", "Time since a loop asked for a batch; -1 before the first."),
+    Exported("last-poll-seconds-ago", "last_poll_age_seconds", "Time since a loop took a record or waited for one; -1 before the first. Without a group: since it last had to wait."),
     Exported("failed-rebalance-total", "memberships_lost", "How often the group removed this member, or it had to leave."),
     Exported("connection-count", "connections", "Open connections."),
 )
 
 CONSUMER_TOPIC = (
-    Exported("records-consumed-total", "topic_records_consumed", "Records handed out."),
+    Exported("records-consumed-total", "topic_records_consumed", "Records handed out, counted when the first of a fetched batch is. One that is handed out again counts only after a seek."),
     Exported("bytes-consumed-total", "topic_consumed_bytes", "Bytes of the keys and values of these records."),
 )
 

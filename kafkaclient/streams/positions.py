@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError, ProtocolError
 from kafkaclient.streams.group_protocol import SubscriptionInfo, decode_subscription
-from kafkaclient.time_limit import time_limit
+from kafkaclient.time_limit import time_limit, why_given_up
 from kafkaclient.wire.groups import subscription_in
 
 if TYPE_CHECKING:
@@ -140,5 +140,6 @@ class PositionsPublisher:
             async with time_limit(_CLOSE_TIMEOUT_S), self._new_admin() as admin:
                 await admin.delete_groups([self._group])
         except (KafkaError, TimeoutError) as error:
-            _log.info("group %s is not deleted: %r", self._group, error)
+            why = why_given_up(error, _CLOSE_TIMEOUT_S)
+            _log.info("group %s is not deleted: %s", self._group, why)
         self._published = {}

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkaclient.admin.places import Place, admin_offsets
+from kafkaclient.admin.places import Place, admin_ends, admin_offsets
 from kafkaclient.errors import (
     BrokerError,
     StreamsError,
@@ -280,7 +280,8 @@ async def _offsets(
     committed: Mapping[TopicPartition, int],
     to: Place,
 ) -> tuple[OffsetChange, ...]:
-    found = await admin_offsets(admin, to, partitions, committed, read_committed=True)
+    ends = await admin_ends(admin, partitions, read_committed=True)
+    found = await admin_offsets(admin, to, *ends, committed)
     # A shift leaves out what the application has not committed.
     wanted = [p for p in partitions if to.shift is None or p in committed]
     if missing := set(wanted) - found.keys():

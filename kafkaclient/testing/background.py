@@ -88,6 +88,11 @@ class BackgroundCluster(ClusterHandle):
             return None
 
     @classmethod
+    def names(cls) -> list[str]:
+        """The names of the clusters that were started and not stopped."""
+        return sorted(each.stem for each in _folder().glob("*.json"))
+
+    @classmethod
     async def down(cls, name: str) -> bool:
         """Stop the cluster with this name and delete its data. Returns False if there is none."""
         entry = _entry(name)
@@ -113,7 +118,11 @@ def _entry(name: str) -> Path:
         raise ConfigError(
             f"the cluster name {name!r} is not valid; use up to 64 letters, digits, '-', '_', '.'"
         )
-    return platformdirs.user_state_path("kafkaclient") / "clusters" / f"{name}.json"
+    return _folder() / f"{name}.json"
+
+
+def _folder() -> Path:
+    return platformdirs.user_state_path("kafkaclient") / "clusters"
 
 
 def _locked(entry: Path) -> FileLock:

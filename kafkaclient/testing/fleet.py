@@ -124,7 +124,7 @@ class Fleet:
             else:
                 self._say(f"port {self._first_port} or the next is in use: random ports instead")
         self._secured = [None] * spec.brokers
-        if secure:
+        if spec.security is not None:
             certificates = self._directory / "certificates"
             await asyncio.to_thread(make_certificates, certificates)
             self._secured = [
@@ -151,7 +151,13 @@ class Fleet:
 
     async def _start_proxies(self) -> None:
         self._proxies = [
-            FaultProxy(HOST, ports.proxied, listen_port=ports.proxy) for ports in self._ports
+            FaultProxy(
+                HOST,
+                ports.proxied,
+                listen_port=ports.proxy,
+                encrypted=self._spec.encrypts_proxied,
+            )
+            for ports in self._ports
         ]
         try:
             for proxy in self._proxies:

@@ -28,7 +28,9 @@ _LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True)
 class SecureListener:
-    """An additional listener of each broker.
+    """An additional listener of each broker. One that is called ``PROXIED`` takes the place of the
+    plain listener behind the fault proxies; with TLS they can cut, delay and stall connections, and
+    have no faults that need the frames inside.
 
     ``certificate`` is ``valid``, ``expired``, or ``elsewhere`` (for another host name).
     ``client_certificate``: whether clients need a certificate of the cluster's authority.
@@ -94,10 +96,6 @@ class ClusterSecurity:
             for argument in ("--add-scram", f"{mechanism}=[name={name},password={password}]")
         ]
 
-    def protocol_map(self) -> str:
-        """The addition to ``listener.security.protocol.map``."""
-        return "".join(f",{listener.name}:{listener.protocol}" for listener in self.listeners)
-
     def properties(self, certificates: Path) -> dict[str, str]:
         """The additional broker settings, without the listeners themselves."""
         found: dict[str, str] = {}
@@ -126,7 +124,7 @@ class ClusterSecurity:
         }
         for mechanism in ("scram-sha-256", "scram-sha-512"):
             found[f"{mechanism}.sasl.jaas.config"] = f"{_MODULES}.scram.ScramLoginModule required;"
-        for mechanism in MECHANISMS if listener.max_reauth_ms else ():
+        for mechanism in listener.mechanisms if listener.max_reauth_ms else ():
             key = f"{mechanism.lower()}.connections.max.reauth.ms"
             found[key] = str(listener.max_reauth_ms)
         return found

@@ -31,7 +31,8 @@ HEAP_MB = 384
 _MAX_BROKERS = 15
 _LAST_PORT = 65_535
 
-_SECURITY_PROTOCOLS = "CONTROLLER:PLAINTEXT,DIRECT:PLAINTEXT,INTERNAL:PLAINTEXT,PROXIED:PLAINTEXT"
+PROXIED = "PROXIED"
+_PLAIN_LISTENERS = ("CONTROLLER", "DIRECT", "INTERNAL", PROXIED)
 
 # broker_properties() sets these keys. A caller's value would break the cluster.
 _OWN_KEYS = frozenset(
@@ -107,10 +108,15 @@ class ClusterSpec:
 
     @property
     def secure_listeners(self) -> tuple[str, ...]:
-        """The names of the listeners with TLS or SASL."""
-        if self.security is None:
-            return ()
-        return tuple(listener.name for listener in self.security.listeners)
+        """The names of the listeners with TLS or SASL that have a port of their own."""
+        listeners = () if self.security is None else self.security.listeners
+        return tuple(listener.name for listener in listeners if listener.name != PROXIED)
+
+    @property
+    def encrypts_proxied(self) -> bool:
+        """Whether the connections through the fault proxies use TLS."""
+        listeners = () if self.security is None else self.security.listeners
+        return any(each.name == PROXIED and "SSL" in each.protocol for each in listeners)
 
 
 def controller_ids(brokers: int) -> tuple[int, ...]:
@@ -136,7 +142,7 @@ def shared_settings(brokers: int) -> dict[str, str]:
         "default.replication.factor": replicas,
         "group.initial.rebalance.delay.ms": "0",
         "inter.broker.listener.name": "INTERNAL",
-        "listener.security.protocol.map": _SECURITY_PROTOCOLS,
+        "listener.security.protocol.map": _protocol_map({}),
         # The default needs 128 MB, but the heap has 384 MB.
         "log.cleaner.dedupe.buffer.size": "4194304",
         "min.insync.replicas": in_sync,
@@ -182,7 +188,8 @@ def broker_properties(
     if spec.racks is not None:
         properties["broker.rack"] = spec.racks[broker]
     if secured is not None and spec.security is not None:
-        properties["listener.security.protocol.map"] += spec.security.protocol_map()
+        protocols = {each.name: each.protocol for each in spec.security.listeners}
+        properties["listener.security.protocol.map"] = _protocol_map(protocols)
         properties |= spec.security.properties(secured.certificates)
     return properties | dict(spec.config)
 
@@ -200,6 +207,11 @@ def _base64(value: uuid.UUID) -> str:
 
 def _listeners(ports: Mapping[str, int]) -> str:
     return ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+
+
+def _protocol_map(secure: Mapping[str, str]) -> str:
+    protocols = dict.fromkeys(_PLAIN_LISTENERS, "PLAINTEXT") | dict(secure)
+    return ",".join(f"{name}:{protocol}" for name, protocol in protocols.items())
 
 
 def _text(key: str, value: object) -> str:

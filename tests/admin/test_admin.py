@@ -51,6 +51,13 @@ async def test_a_topic_from_its_creation_to_its_end(admin) -> None:
     assert await admin.list_topics() == []
 
 
+async def test_another_event_loop_can_neither_use_nor_close_the_client(admin) -> None:
+    for call in (admin.list_topics, admin.close):
+        with pytest.raises(AdminStateError, match="the admin client belongs to the event loop"):
+            await asyncio.to_thread(asyncio.run, call())
+    assert await admin.list_topics() == []
+
+
 async def test_numbers_left_out_are_the_clusters(admin) -> None:
     await admin.create_topic("t")
     told = await admin.describe_topic("t")
@@ -357,7 +364,7 @@ async def test_the_cluster(admin, fake) -> None:
     ]
     fake.stop_broker(0)
     told = await admin.describe_cluster()
-    assert (told.controller_id, told.missing_brokers) == (1, (0,))
+    assert (told.controller_id, told.missing_brokers) == (1, {0: 2})
 
 
 async def test_a_cluster_with_zookeeper(admin, fake) -> None:

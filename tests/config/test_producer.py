@@ -184,7 +184,7 @@ NOT_IN_JAVA = {
 }
 
 # Defaults of Java that ask for something this client does not do.
-REFUSED_DEFAULTS = {"enable.metrics.push", "metric.reporters"}
+REFUSED_DEFAULTS = {"metric.reporters"}
 
 
 def build(*, mapping: dict[str, Any] | None = None, **options: Any) -> ProducerConfig:
@@ -326,7 +326,6 @@ def test_given_twice() -> None:
         ("ssl_keymanager_algorithm", "hunter2"),
         ("interceptor.classes", ["a.B"]),
         ("partitioner.class", "a.B"),
-        ("enable.metrics.push", True),
         ("client.dns.lookup", "resolve_canonical_bootstrap_servers_only"),
     ],
 )
@@ -344,8 +343,6 @@ def test_javas_keys_that_are_missing_here(key: str, value: object) -> None:
         ("transaction.two.phase.commit.enable", "false"),
         ("interceptor.classes", ""),
         ("security_protocol", "plaintext"),
-        ("enable.metrics.push", False),
-        ("enable.metrics.push", "false"),
     ],
 )
 def test_missing_keys_pass_when_they_ask_for_nothing(key: str, value: object) -> None:

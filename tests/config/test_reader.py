@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kafkaclient.config import ProducerConfig, ReaderConfig
+from kafkaclient.config.consumer import ConsumerConfig
+from kafkaclient.errors import ConfigError
 
 # What ConsumerConfig.configDef() of kafka-clients 4.4.0 says, as far as it is about fetching.
 JAVA_DEFAULTS = {
@@ -49,3 +53,24 @@ def test_java_names_and_properties() -> None:
     )
     assert (config.max_block_ms, config.check_crcs, config.read_committed) == (5, False, False)
     assert "max_block_ms=5" in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("max_poll_records", "give getmany(max_records=...)"),
+        ("max.poll.records", "give getmany(max_records=...)"),
+        ("consumer_timeout_ms", "give getmany(timeout_ms=...)"),
+        ("rebalance_timeout_ms", "give max_poll_interval_ms"),
+        ("enable.auto.offset.store", "take records from tracked()"),
+        ("enable.partition.eof", "lag() is 0 at the end"),
+        ("fetch.message.max.bytes", "give max.partition.fetch.bytes"),
+        ("fetch.wait.max.ms", "give fetch.max.wait.ms"),
+        ("queued.min.messages", "leave it out"),
+    ],
+)
+def test_options_of_other_consumers_name_what_does_it_here(option: str, advice: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        ConsumerConfig.build("h:1", {option: "1"})
+    assert f": {advice}" in str(refused.value)
+    assert "did you mean" not in str(refused.value)

@@ -124,12 +124,15 @@ def test_no_alert_fires_for_healthy_clients(
     ("alert", "metric", "value"),
     [
         ("KafkaProducerDown", "up", 0.0),
+        ("KafkaProducerRetries", "records_retried_total", 3.0),
         ("KafkaProducerRecordsFail", "records_failed_total", 3.0),
         ("KafkaProducerBufferNearlyFull", "buffer_available_bytes", 1.0),
         ("KafkaProducerEventLoopBlocked", "event_loop_lag_max_seconds", 2.0),
         ("KafkaProducerBrokerExcluded", "broker_excluded", 1.0),
         ("KafkaProducerMetadataStale", "metadata_age_seconds", 1000.0),
         ("KafkaConsumerDown", "kafkaclient_consumer_up", 0.0),
+        ("KafkaConsumerLags", "kafkaclient_consumer_lag_records", 20_000.0),
+        ("KafkaConsumerTakesNothing", "kafkaclient_consumer_last_poll_age_seconds", 200.0),
         ("KafkaConsumerLeavesItsGroup", "kafkaclient_consumer_memberships_lost_total", 2.0),
         ("KafkaConsumerRebalancesOften", "kafkaclient_consumer_rebalances_total", 30.0),
         ("KafkaConsumerDropsRecords", "kafkaclient_consumer_dropped_records_total", 3.0),
@@ -207,5 +210,6 @@ def test_what_expressions_mean() -> None:
     assert value('size{b=~"x|z"} / size') == series(x=1.0)
     assert value("1 - size / size") == series(x=0.0, y=0.0)
     assert value("size > 2") == series(x=4.0)
+    assert value("size and sent_total > 50") == series(x=4.0)
     assert value("topk(1, size)") == series(x=4.0)
     assert value("size / on () group_left () sum by () (size)") == series(x=0.8, y=0.2)

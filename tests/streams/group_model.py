@@ -342,7 +342,7 @@ class Member:
 
     def _assigned(self, assignment: MemberAssignment | None) -> None:
         given = assignment or MemberAssignment([], None)  # type: ignore[arg-type]
-        self.reason |= self.claims.take(set(given.partitions), self.generation)
+        self.reason |= bool(self.claims.take(set(given.partitions), self.generation))
         self.claims.keep(set(given.partitions))
         next_ms = NO_REBALANCE if given.info is None else given.info.next_rebalance_ms
         self.timer = self.is_leader and next_ms != NO_REBALANCE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -140,9 +141,9 @@ class World:
             await asyncio.sleep(0)
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    made = World(tmp_path)
+@asynccontextmanager
+async def running(path: Path) -> AsyncIterator[World]:
+    made = World(path)
     await made.manager.committers.start()
     made.log.clear()
     yield made
@@ -150,6 +151,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await made.manager.end_work()
     made.manager.close()
     made.directory.close()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with running(tmp_path) as made:
+        yield made
 
 
 async def test_the_subscription_reports_offsets_tags_and_joins(world: World) -> None:
@@ -190,6 +197,66 @@ async def test_a_task_is_owned_until_it_has_committed(world: World) -> None:
     assert world.told().owned == (TopicPartition("words", 1),)
     assert world.told().generation_id == 2
     assert world.manager.tasks.keys() == {B}
+
+
+@virtual_time
+async def test_a_task_that_cannot_commit_holds_up_no_other_and_no_rebalance(
+    tmp_path: Path,
+) -> None:
+    """A broker takes nothing. At least once, each task commits on its own."""
+    async with running(tmp_path) as world:
+        world.output.is_transactional = False
+        await world.rebalance([A, B], [])
+        stuck = world.output.may_commit
+        stuck.clear()
+        await world.process({SOURCE: [record(8, b"a")]})
+        async with asyncio.timeout(5):
+            assert await world.assign([], []), "the next owner of the other task waits for this"
+        assert world.told().owned == (SOURCE,)
+        assert world.manager.tasks.keys() == {A}
+        async with asyncio.timeout(5):
+            assert not await world.assign([], []), "nothing new is given up"
+        assert world.schedule.due_at is None
+        stuck.set()
+        await world.run_until_idle()
+        assert world.schedule.due_at is not None
+        assert world.told().owned == ()
+        assert not world.manager.tasks
+        assert world.output.commits == [{SOURCE: 9}]
+
+
+@virtual_time
+async def test_a_task_that_comes_back_before_it_could_commit_goes_on(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.rebalance([A], [])
+        world.ends.end = 10
+        world.output.may_commit.clear()
+        await world.process({SOURCE: [record(8, b"a")]})
+        await world.assign([], [])
+        assert not await world.assign([A], [])
+        world.output.may_commit.set()
+        await world.run_until_idle()
+        world.manager.tasks[A].task_stores[0].reached(10, 10)
+        await asyncio.sleep(1)
+        assert world.told().owned == (SOURCE,)
+        assert world.manager.running() == [A]
+        await world.process({SOURCE: [record(9, b"a")]})
+        assert world.manager.tasks[A].offsets == {SOURCE: 10}
+
+
+@virtual_time
+async def test_a_task_that_is_lost_before_it_could_commit_is_closed(tmp_path: Path) -> None:
+    async with running(tmp_path) as world:
+        await world.rebalance([A], [])
+        world.output.may_commit.clear()
+        await world.process({SOURCE: [record(8, b"a")]})
+        await world.assign([], [])
+        world.member.all_lost()
+        assert world.told().owned == ()
+        world.output.may_commit.set()
+        await world.run_until_idle()
+        assert not world.manager.tasks
+        assert world.schedule.due_at is None, "nothing is claimed"
 
 
 async def test_what_is_lost_while_it_is_given_up_is_not_owned_again(world: World) -> None:

@@ -42,6 +42,7 @@ def test_it_has_the_methods_of_a_producer_with_their_signatures() -> None:
         *("send", "send_nowait", "send_and_wait", "create_batch", "is_stopped", "forked"),
         *("transaction", "begin_transaction", "prepare_transaction", "commit_transaction"),
         *("abort_transaction", "send_offsets_to_transaction", "committed"),
+        *("register_metric_for_subscription", "unregister_metric_from_subscription"),
     }
     overridden = {name for name in _public(Producer) if name in vars(MockProducer)}
     assert inherited | overridden == _public(Producer)

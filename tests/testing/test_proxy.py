@@ -141,10 +141,10 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage() -> AsyncIterator[Stage]:
+async def stage(*, encrypted: bool = False) -> AsyncIterator[Stage]:
     server = Server()
     port = await server.start()
-    async with FaultProxy("127.0.0.1", port) as proxy:
+    async with FaultProxy("127.0.0.1", port, encrypted=encrypted) as proxy:
         scene = Stage(server, proxy)
         try:
             yield scene
@@ -182,6 +182,32 @@ async def test_frames_in_pieces_of_one_byte_are_understood() -> None:
         assert [(await client.receive())[0] for _ in range(2)] == [1, 3]
         assert s.proxy.counters.requests == Counter({ApiKey.PRODUCE: 2, ApiKey.METADATA: 1})
         assert s.proxy.counters.responses == Counter({ApiKey.PRODUCE: 1, ApiKey.METADATA: 1})
+
+
+@on_both_loops
+async def test_encrypted_bytes_are_forwarded_and_not_read() -> None:
+    async with stage(encrypted=True) as s:
+        client = await s.client()
+        frames = [produce(1, b"x" * 1000), metadata(2)]
+        client.send(*frames)
+        assert [(await client.receive())[0] for _ in range(2)] == [1, 2]
+        counters = s.proxy.counters.snapshot()
+        assert counters.request_bytes == sum(map(len, frames))
+        assert not counters.requests
+        s.proxy.round_trip(30 * MS)
+        started = time.monotonic()
+        client.send(metadata(3))
+        await client.receive()
+        assert time.monotonic() - started >= 29 * MS
+        for fault in (
+            s.proxy.cut_before,
+            s.proxy.cut_after,
+            functools.partial(s.proxy.delay_produce, 1.0),
+        ):
+            with pytest.raises(ValueError, match="the connections are encrypted"):
+                fault()
+        assert s.proxy.cut() == 1
+        assert await client.rest() == b""
 
 
 @on_both_loops

@@ -47,6 +47,21 @@ def test_a_listener_of_ones_own() -> None:
     assert "User:ANONYMOUS" in found["super.users"]
 
 
+def test_the_proxied_listener_can_be_secure() -> None:
+    listener = SecureListener("PROXIED", "SASL_SSL", mechanisms=("GSSAPI",), max_reauth_ms=500)
+    security = ClusterSecurity(listeners=(listener,))
+    spec = ClusterSpec(1, None, {}, "4.3.1", security)
+    assert spec.secure_listeners == ()
+    assert spec.encrypts_proxied
+    found = _properties(security)
+    assert "PROXIED://127.0.0.1:2" in found["listeners"]
+    assert "PROXIED://127.0.0.1:3" in found["advertised.listeners"]
+    assert found["listener.security.protocol.map"].endswith("INTERNAL:PLAINTEXT,PROXIED:SASL_SSL")
+    assert found["listener.name.proxied.gssapi.connections.max.reauth.ms"] == "500"
+    readable = ClusterSecurity(listeners=(SecureListener("PROXIED", "SASL_PLAINTEXT"),))
+    assert not ClusterSpec(1, None, {}, "4.3.1", readable).encrypts_proxied
+
+
 def test_it_survives_the_way_to_the_supervisor() -> None:
     security = ClusterSecurity(users=USERS, listeners=(SecureListener("A", "SSL"),), acls=True)
     assert ClusterSecurity.from_json(json.loads(json.dumps(asdict(security)))) == security

@@ -55,6 +55,8 @@ class PartitionProgress(NamedTuple):
     done: bool
     stuck: str | None
     """Why the reassignment makes no progress; None while it does."""
+    cancelled: bool = False
+    """Whether the reassignment is over, and a new replica is not there."""
 
 
 class BrokerProgress(NamedTuple):
@@ -92,8 +94,13 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """The number of completed partitions."""
-        return sum(each.done for each in self.partitions)
+        """The number of completed partitions, without cancelled ones."""
+        return sum(each.done and not each.cancelled for each in self.partitions)
+
+    @property
+    def cancelled(self) -> int:
+        """The number of partitions whose reassignment was cancelled."""
+        return sum(each.cancelled for each in self.partitions)
 
     @property
     def rate(self) -> float:
@@ -152,7 +159,9 @@ class Tracker:
             known = self._replicas.setdefault((partition, node), _NewReplica())
             known.total = max(known.total, total)
             if partition not in reading.ongoing:
-                known.done, known.lag = known.total, 0
+                known.lag = 0
+                if view is None or node in view.replicas:  # else cancelled
+                    known.done = known.total
                 continue
             size = reading.sizes.get(node, {}).get(partition, 0)
             known.done = min(known.total, max(known.done, size))
@@ -211,7 +220,11 @@ class Tracker:
         own = _sum(self._replicas[partition, node] for node in new)
         done = partition not in reading.ongoing
         stuck = None if done else _reason(partition, new, reading, stalled)
-        return PartitionProgress(partition, move, own.lag, own.done, own.total, done, stuck)
+        view = reading.partitions.get(partition)
+        cancelled = done and view is not None and not new <= set(view.replicas)
+        return PartitionProgress(
+            partition, move, own.lag, own.done, own.total, done, stuck, cancelled
+        )
 
 
 def _sum(replicas: Iterable[_NewReplica]) -> _NewReplica:

@@ -33,7 +33,7 @@ from kafkaclient.admin.reassign.progress import Tracker
 from kafkaclient.admin.reassign.submission import Submission, cancel_moves, undo, warn_of
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs, check_rate
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
-from kafkaclient.topic_names import several
+from kafkaclient.topic_names import several, several_partitions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -235,7 +235,7 @@ class Reassigner:
         its reassignment keeps the replicas of its first target: only :attr:`Begun.before` has the
         original replicas.
         """
-        named = None if partitions is None else several(partitions, "partitions")
+        named = None if partitions is None else several_partitions(partitions)
         async with self._operation("cancelling a reassignment", timeout_s) as running:
             ongoing = await running.reassignments.ongoing()
             wanted = ongoing.keys() if named is None else ongoing.keys() & set(named)

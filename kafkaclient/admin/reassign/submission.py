@@ -35,6 +35,7 @@ from kafkaclient.admin.reassign.plan import (
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs
 from kafkaclient.broker_errors import ErrorCode, broker_error
 from kafkaclient.errors import KafkaError
+from kafkaclient.time_limit import why_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -229,7 +230,7 @@ async def undo_partial_start(
         _log.warning(
             "reassignments may have started, and could not be undone; `reassign list` shows those "
             "that continue: %s",
-            error,
+            why_given_up(error, _RESTORE_S),
         )
     else:
         for partition, why in errors.items():
@@ -243,7 +244,8 @@ async def clear_after_failed_start(running: RunningAdmin, brokers: Collection[in
         async with asyncio.timeout(_CLEAR_S):
             cleared = await clear_throttles(running, brokers=brokers, force=True)
     except (KafkaError, TimeoutError) as error:
-        _log.warning("throttles may remain, `throttle clear` removes them: %s", error)
+        why = why_given_up(error, _CLEAR_S)
+        _log.warning("throttles may remain, `throttle clear` removes them: %s", why)
     else:
         warn_of(cleared)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kafkaclient.admin.description import known_brokers, live_brokers, partitions_of
 from kafkaclient.admin.reassign.clearing import clear_throttles, throttled_brokers, unthrottle_early
+from kafkaclient.admin.reassign.cluster_reader import ClusterReader
 from kafkaclient.admin.reassign.plan import bootstrap_map
 from kafkaclient.admin.reassign.throttle import ThrottleConfigs, check_rate
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, ReassignmentError
@@ -201,12 +202,21 @@ class ReplicationQuotas:
 
     async def behind(
         self, brokers: Iterable[int], *, timeout_s: float | None = None
-    ) -> set[TopicPartition]:
-        """The partitions that have a replica on these brokers which is not in sync."""
+    ) -> dict[TopicPartition, int | None]:
+        """The partitions that have a replica on these brokers which is not in sync, and how many
+        records these replicas lack (KIP-73's SumReplicaLag is the sum); None if a broker is down or
+        does not answer."""
         joining = frozenset(brokers)
         async with self._operation("describing replicas", timeout_s) as running:
             views = partitions_of(await running.session.metadata(None))
-        return {p for p, v in views.items() if joining & (set(v.replicas) - set(v.isr))}
+            behind = {p: joining & (set(v.replicas) - set(v.isr)) for p, v in views.items()}
+            present = {p: views[p].replicas for p, nodes in behind.items() if nodes}
+            if not present:
+                return {}
+            reader = ClusterReader(running, self._clock)
+            lags = (await reader.measure(bootstrap_map(joining, present))).lags
+        own = {p: [lags.get((p, node)) for node in behind[p]] for p in present}
+        return {p: None if None in each else sum(filter(None, each)) for p, each in own.items()}
 
     async def ease_arrivals(self, brokers: Iterable[int]) -> None:
         """Unthrottle the replicas of these brokers shortly before they are in sync, as long as this

@@ -27,7 +27,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import KafkaError, counted
 from kafkaclient.log_fields import log_fields
 from kafkaclient.wire.compression import CompressionType, quickly_compressed
 
@@ -250,7 +250,7 @@ class BatchCompressor:
             extra=log_fields(topic=tp.topic, partition=tp.partition, maybe_written=False),
         )
         error = KafkaError(
-            f"{batch.count} records to {batch.queue.tp} were not sent: compressing them with "
+            f"{counted(batch.count, 'record')} to {batch.queue.tp} not sent: compressing with "
             f"{self._codec.name.lower()} failed: {defect!r}"
         )
         error.__cause__ = defect

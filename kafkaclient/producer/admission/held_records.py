@@ -263,10 +263,12 @@ class HeldRecords:
             topic = oldest.queue.topic
             if self._oldest(topic) is not oldest:
                 return  # appended, or failed, at the same time
+            cause = self._metadata.last_error
             error: KafkaError = DeliveryTimeoutError(
                 f"the record for topic {topic.name!r} waited behind earlier records of the topic "
-                f"for {self._delivery_limit}; it was not sent"
+                f"for {self._delivery_limit}; it was not sent; last error: {cause or 'none'}"
             )
+            error.__cause__ = cause
             if oldest.serializer is not None:
                 error = oldest.serializer.timeout_error()
             self._fail(oldest, error)

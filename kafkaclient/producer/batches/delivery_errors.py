@@ -16,6 +16,7 @@ from kafkaclient.errors import (
     DeliveryTimeoutError,
     KafkaError,
     RecordTooLargeError,
+    counted,
 )
 from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.producer.batches.batch_result import BatchResult
@@ -46,6 +47,10 @@ def with_verdict(error: KafkaError, batch: ProducerBatch) -> KafkaError:
     return error
 
 
+def _records(batch: ProducerBatch) -> str:
+    return f"{counted(batch.count, 'record')} to {batch.queue.tp}"
+
+
 def _may_be_in_log(batch: ProducerBatch) -> bool:
     """Whether an earlier attempt may have written the batch, or the attempt on the wire may."""
     return batch.in_flight or batch.maybe_written or batch.maybe_elsewhere
@@ -56,7 +61,7 @@ def rejection(batch: ProducerBatch, answer: PartitionResult, node_id: int) -> Ka
     code, topic = answer.error_code, batch.result.topic
     operation = "IdempotentWrite" if code == _CLUSTER_DENIED else "Write"
     advice = denied(code, operation, topic if code == _TOPIC_DENIED else "")
-    what = f"{batch.count} records to {batch.queue.tp} on broker {node_id}"
+    what = f"{_records(batch)} on broker {node_id}"
     if batch.atomic and answer.record_errors:  # the others fail with the rejected ones
         rejected = [
             f"record {index}" + (f" ({message})" if message else "")
@@ -88,7 +93,7 @@ def too_large(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
         known = "an earlier attempt ended without an answer, so it may have been written."
     return _record_too_large(
         error,
-        f"{batch.count} records to {batch.queue.tp} make a batch of {batch.size} bytes, more than "
+        f"{_records(batch)}: a batch of {batch.size} bytes, more than "
         f"the topic's max.message.bytes allows ({error}); {known}",
     )
 
@@ -97,7 +102,7 @@ def split_after_uncertain_write(batch: ProducerBatch, error: KafkaError) -> Reco
     """The error for a part of a batch that may have been written as a whole."""
     return _record_too_large(
         error,
-        f"{batch.count} records to {batch.queue.tp} were part of a batch that an attempt without "
+        f"{_records(batch)}, part of a batch that an attempt without "
         "an answer may have written before the topic's max.message.bytes was lowered. Sent again "
         f"in parts, the broker did not take them ({error}): most likely they were written.",
     )
@@ -123,19 +128,24 @@ _WAITING = {
 }
 
 
+def why_late(batch: ProducerBatch, age: float, limit: float, cause: KafkaError | None) -> str:
+    """What a batch waits for that is not acknowledged yet; arguments as
+    :func:`delivery_timeout`."""
+    return (
+        f"{_records(batch)}: {_delay(batch, age, _cause(batch, cause))}. "
+        f"The batch fails in {limit - age:.0f} s (delivery.timeout.ms={limit * 1000:.0f})"
+    )
+
+
 def delivery_timeout(
     batch: ProducerBatch, age: float, limit: float, cause: KafkaError | None
 ) -> DeliveryTimeoutError:
     """The error for a batch that was not acknowledged in time: what it waited for, why, and whether
     it may have been written. ``age`` and ``limit`` are in seconds; ``cause`` is the last error."""
-    queue = batch.queue
-    if not isinstance(cause, AuthenticationError):  # it is why there was no further attempt
-        cause = batch.last_error or cause
-    state = "was on its way to {whom}" if batch.in_flight else _WAITING[queue.state]
+    cause = _cause(batch, cause)
     error = DeliveryTimeoutError(
-        f"{batch.count} records to {queue.tp} were not acknowledged within "
-        f"delivery.timeout.ms={limit * 1000:.0f}: after {age:.3f} s and {batch.attempts} attempts "
-        f"the batch {state.format(whom=queue.waits_for)}; last error: {cause or 'none'}. "
+        f"{_records(batch)}: not acknowledged within "
+        f"delivery.timeout.ms={limit * 1000:.0f}: {_delay(batch, age, cause)}. "
         + (
             "It may have been written nevertheless."
             if _may_be_in_log(batch)
@@ -144,6 +154,20 @@ def delivery_timeout(
     )
     error.__cause__ = cause
     return error
+
+
+def _cause(batch: ProducerBatch, cause: KafkaError | None) -> KafkaError | None:
+    if isinstance(cause, AuthenticationError):  # it is why there was no further attempt
+        return cause
+    return batch.last_error or cause
+
+
+def _delay(batch: ProducerBatch, age: float, cause: KafkaError | None) -> str:
+    state = "was on its way to {whom}" if batch.in_flight else _WAITING[batch.queue.state]
+    return (
+        f"after {age:.3f} s and {counted(batch.attempts, 'attempt')} the batch "
+        f"{state.format(whom=batch.queue.waits_for)}; last error: {cause or 'none'}"
+    )
 
 
 # --- Split batches: halves of a batch that is too large -------------------------------------------

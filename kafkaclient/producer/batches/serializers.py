@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from kafkaclient.errors import InvalidRecordError, SerializationError
 from kafkaclient.producer.user_code import text_of_user_error
+from kafkaclient.types import Value_contra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,7 @@ class SerializationContext:
         return f"SerializationContext(topic={self.topic!r}, field={self.field!r})"
 
 
-class Serializer(Protocol):
+class Serializer(Protocol[Value_contra]):
     """A serializer that gets the record's topic and headers (Java: ``Serializer``).
 
     It is given as ``key_serializer`` or ``value_serializer``. An object that can be called is used
@@ -58,7 +59,7 @@ class Serializer(Protocol):
     """
 
     def serialize(
-        self, value: Any, context: SerializationContext, /
+        self, value: Value_contra, context: SerializationContext, /
     ) -> Buffer | Awaitable[Buffer | None] | None:
         """The key or value, which is not None, in bytes, or an awaitable of the bytes.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from kafkaclient.errors import counted
 from kafkaclient.hooks import FinishedBatch, FinishedRequest, Hooks
 from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.batch import BindingFacts
@@ -59,14 +60,16 @@ class UnobservedFailures:
     A timer, or :meth:`close`, logs the failures held back.
     """
 
-    __slots__ = ("_clock", "_loop", "_on_error", "_timer", "_windows")
+    __slots__ = ("_client_id", "_clock", "_loop", "_on_error", "_timer", "_windows")
 
     def __init__(
         self,
         clock: Callable[[], float],
         on_error: Callable[[UnseenFailure], object] | None,
         loop: asyncio.AbstractEventLoop,
+        client_id: str,
     ) -> None:
+        self._client_id = client_id
         self._clock = clock
         self._on_error = on_error
         self._loop = loop
@@ -88,7 +91,7 @@ class UnobservedFailures:
             self._timer.cancel()
         for window in self._windows.values():
             if window.records:
-                _log_failure(window.last, window.records)
+                self._log(window.last, window.records)
         self._windows.clear()
 
     def _handle(self, failure: UnseenFailure) -> None:
@@ -101,15 +104,33 @@ class UnobservedFailures:
                     "the on_error hook failed on %r: %s",
                     failure,
                     text_of_user_error(error),
-                    extra=_fields(failure),
+                    extra=self._fields(failure),
                 )
+
+    def _log(self, failure: UnseenFailure, records: int) -> None:
+        _log.error(
+            "%s to topic %s failed, and no caller checked the delivery: %s",
+            counted(records, "record"),
+            failure.topic,
+            failure.error,
+            extra=self._fields(failure),
+        )
+
+    def _fields(self, failure: UnseenFailure) -> dict[str, object]:
+        return log_fields(
+            failure.error,
+            topic=failure.topic,
+            partition=failure.partition,
+            maybe_written=failure.error.maybe_written,
+            client_id=self._client_id,
+        )
 
     def _limit(self, failure: UnseenFailure, now: float) -> None:
         windows = self._windows
         kind = (failure.topic, type(failure.error), failure.error.code)
         window = windows.get(kind)
         if window is None:
-            _log_failure(failure, failure.records)
+            self._log(failure, failure.records)
             windows[kind] = _Window(now + _LOG_EVERY_S, failure)
             if self._timer is None:
                 self._set_timer(_LOG_EVERY_S)
@@ -127,30 +148,10 @@ class UnobservedFailures:
         while windows and (first := next(iter(windows))) and windows[first].ends <= now:
             ended = windows.pop(first)
             if ended.records:
-                _log_failure(ended.last, ended.records)
+                self._log(ended.last, ended.records)
                 windows[first] = _Window(now + _LOG_EVERY_S, ended.last)
         if windows:
             self._set_timer(max(0.001, next(iter(windows.values())).ends - now))
-
-
-def _log_failure(failure: UnseenFailure, records: int) -> None:
-    _log.error(
-        "%d records to topic %s failed, and no caller checked their deliveries: %s",
-        records,
-        failure.topic,
-        failure.error,
-        extra=_fields(failure),
-    )
-
-
-def _fields(failure: UnseenFailure) -> dict[str, object]:
-    error = failure.error
-    return log_fields(
-        error,
-        topic=failure.topic,
-        partition=failure.partition,
-        maybe_written=error.maybe_written,
-    )
 
 
 # --- Reports the start, every batch and every request to the hooks that want them -----------------

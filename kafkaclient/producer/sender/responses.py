@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.broker_errors import BROKER_ERRORS
 from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.view import LeaderHint
-from kafkaclient.errors import KafkaError, ProtocolError, defect
+from kafkaclient.errors import KafkaError, ProtocolError, counted, defect
 from kafkaclient.log_fields import log_fields
 from kafkaclient.producer.batches.delivery_errors import (
     rejected_records,
@@ -213,8 +213,8 @@ class ResponseHandler:
             extra=log_fields(topic=tp.topic, partition=tp.partition, maybe_written=True),
         )
         what = (
-            f"handling the broker's answer for {batch.count} records to {batch.queue.tp}, which "
-            "may have been written,"
+            f"handling the broker's answer for {counted(batch.count, 'record')} to "
+            f"{batch.queue.tp}, which may have been written,"
         )
         self._incomplete.fail_and_free(batch, defect(what, cause), now)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import asdict, dataclass, field
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.spark.report.queries import BUCKETS, PARTS
+from kafkaclient.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -144,16 +146,17 @@ def write_findings(folder: Path, found: Sequence[Findings], judgement: Judgement
         "runs": [_rounded(_as_json(run, found[0])) for run in found],
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    write_whole(folder / "summary.json", json.dumps(summary, indent=2) + "\n")
     for name, columns in (
         ("latency", ("run", "part", *_PLACES, *_FIGURES)),
         ("decisions", ("run", "broker", "bound_by", *_VERDICTS)),
     ):
         rows = ({**row, "run": run.run} for run in found for row in getattr(run, name))
-        with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, columns, extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(map(_rounded, rows))
+        table = StringIO(newline="")
+        writer = csv.DictWriter(table, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(map(_rounded, rows))
+        write_whole(folder / f"{name}.csv", table.getvalue())
 
 
 def _as_json(run: Findings, first: Findings) -> Row:

@@ -29,6 +29,7 @@ from kafkaclient.pages import filled, write_page
 from kafkaclient.spark.report.job import no_pandas_warning
 from kafkaclient.spark.report.live import LATENESS_S, SHIPPED, WINDOWS, LiveWindows, count_messages
 from kafkaclient.spark.session import register
+from kafkaclient.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -200,7 +201,5 @@ def write_live_page(out: Path, topic: str, made_with: str) -> None:
 def write_view(out: Path, view: Row) -> None:
     """Replace ``live.js``. It is a script, because pages opened as files may load no other data."""
     view = {**view, "written_s": time.time()}
-    unfinished = out / ".live.js"
     text = json.dumps(view, separators=(",", ":"), allow_nan=False)
-    unfinished.write_text(f"show({text});\n", encoding="utf-8")
-    unfinished.replace(out / "live.js")
+    write_whole(out / "live.js", f"show({text});\n")

@@ -42,7 +42,7 @@ from kafkaclient.streams.runtime.topics import (
 )
 from kafkaclient.streams.state_directory import StateDirectory
 from kafkaclient.streams.tasks import TaskDescription, TaskState
-from kafkaclient.time_limit import cancel_and_wait, time_limit
+from kafkaclient.time_limit import cancel_and_wait, time_limit, why_given_up
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -211,7 +211,7 @@ class Instance:
         stack.push_async_callback(member.leave, "the instance ends", _LEAVE_TIMEOUT_S)
         stack.push_async_callback(manager.end_work)  # before the member leaves
         stack.push_async_callback(protocol.close)
-        look_every_s = config.reader_config.metadata_max_age_ms / 1000
+        look_every_s = config.reader_config.look_every_s
         purging = purge_repartition_topics(
             self._new_admin,
             config.repartition_purge_interval_ms / 1000,
@@ -319,7 +319,8 @@ class Instance:
                 self._crashed = asyncio.get_running_loop().create_future()
                 self._crashed.set_exception(explained)
             except (KafkaError, TimeoutError) as error:
-                _log.info("not known whether the internal topics exist: %r", error)
+                why = why_given_up(error, _EXPLAIN_TIMEOUT_S)
+                _log.info("not known whether the internal topics exist: %s", why)
 
     async def _crash_on_error(self, work: Coroutine[Any, Any, None]) -> None:
         try:

@@ -18,7 +18,7 @@ from kafkaclient.streams.group_protocol import (
 )
 from kafkaclient.streams.leader import compute_assignments
 from kafkaclient.streams.tasks import LATEST_OFFSET
-from kafkaclient.time_limit import time_limit
+from kafkaclient.time_limit import time_limit, why_given_up
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
     ConsumerSubscription,
@@ -27,7 +27,7 @@ from kafkaclient.wire.groups import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Set
 
     from kafkaclient.cluster.topics import FetchEnds
     from kafkaclient.group.member import Generation
@@ -47,6 +47,7 @@ ASSIGNOR = "stream"
 """The name of Kafka Streams' assignor."""
 
 _REVOKE_TIMEOUT_S = 1.0  # how long the next owner of a task waits for a record
+_GIVE_UP_TIMEOUT_S = 3.0  # how long the group waits for records and commits of tasks that leave
 _MIN_WATCH_INTERVAL_S = 0.1
 _LOOKS = 3  # for new partitions: not every broker knows them yet
 _LOOK_INTERVAL_S = 0.1
@@ -91,6 +92,7 @@ class StreamsProtocol:
         """Input partitions of all active tasks by instance, as the leader has told."""
         self._joins = 0
         self._claims = Claims()
+        self._assigned: Set[TopicPartition] = set()
         self._is_leader = False
         self._opening: asyncio.Task[None] | None = None
 
@@ -145,8 +147,9 @@ class StreamsProtocol:
         """Fetch the changelogs' end offsets for the assignment. If that takes a third of the
         session timeout, tasks stay where they are: the other members' sessions must not expire."""
         self._ends: dict[TaskId, int] | None = None
+        limit_s = self._config.session_timeout_ms / 3000
         try:
-            async with time_limit(self._config.session_timeout_ms / 3000):
+            async with time_limit(limit_s):
                 tasks = self._topology.tasks(self._partitions)
                 changelogs = {
                     task: self._topology.changelogs(task)
@@ -158,7 +161,8 @@ class StreamsProtocol:
                     self._fetch_counts(),
                 )
         except (TimeoutError, KafkaError) as error:
-            _log.warning("no end offsets of changelogs, so tasks stay where they are: %r", error)
+            why = why_given_up(error, limit_s)
+            _log.warning("no end offsets of changelogs, so tasks stay where they are: %s", why)
         else:
             self._ends = {task: sum(ends[p] for p in found) for task, found in changelogs.items()}
 
@@ -174,7 +178,8 @@ class StreamsProtocol:
                 f"the group leader ended application {self._config.application_id!r}: {meaning}"
             )
         tasks = tasks_by_partition(info.active_tasks, found.partitions)
-        joins_again = self._claims.take(tasks.keys(), generation.generation_id)
+        held_back = self._claims.take(tasks.keys(), generation.generation_id)
+        self._assigned = tasks.keys()
         standby = set(info.standby_tasks)
         self._schedule.assigned(info.next_rebalance_ms, standby, leader=generation.is_leader)
         active: defaultdict[TaskId, list[TopicPartition]] = defaultdict(list)
@@ -183,11 +188,26 @@ class StreamsProtocol:
         leaving = self._manager.assign(active, standby)
         # Stores are opened while revoked tasks commit, and while the next rebalance begins.
         self._opening = asyncio.create_task(self._open(self._joins, after=self._opening))
-        await self._manager.give_up(leaving, _REVOKE_TIMEOUT_S)
-        self._claims.keep(tasks.keys())
+        late = await self._manager.give_up(leaving, _REVOKE_TIMEOUT_S, _GIVE_UP_TIMEOUT_S)
+        self._release()
+        for each in late:
+            each.add_done_callback(self._given_up_late)
         self.hosts = info.hosts
         self._observer.assigned(tasks.values())
-        return joins_again
+        return not held_back <= self._claims.owned
+
+    def _release(self) -> None:
+        """Claim only what is assigned, or still to be committed."""
+        self._claims.keep(self._assigned | self._manager.leaving_sources)
+
+    def _given_up_late(self, work: asyncio.Task[None]) -> None:
+        """Join again without the claim, so that the next owner gets the task."""
+        if not work.cancelled() and (error := work.exception()):
+            self._manager.crash(error)
+        owned = set(self._claims.owned)
+        self._release()
+        if self._claims.owned != owned:
+            self._schedule.request_soon()
 
     async def _open(self, joins: int, after: asyncio.Task[None] | None) -> None:
         if after is not None:

@@ -13,6 +13,7 @@ from kafkaclient.streams.runtime.refusals import RefusedRecordsError
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.worker import Turns, Worker
 from kafkaclient.streams.tasks import TaskEvent, TaskState, is_recoverable
+from kafkaclient.time_limit import cancel_and_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -85,6 +86,8 @@ class TaskManager:
         """Task -> the close of its store, done or in progress."""
         self._cancelled_workers: set[asyncio.Task[None]] = set()
         """Cancelled workers that have not ended yet."""
+        self._leaving: dict[TaskId, asyncio.Task[None]] = {}
+        """Running tasks that are taken away -> their last commit."""
         self._ended = False
 
     def running(self) -> list[TaskId]:
@@ -114,13 +117,44 @@ class TaskManager:
         self._follow()
         return leaving
 
-    async def give_up(self, leaving: Collection[Worker], timeout_s: float) -> None:
+    @property
+    def leaving_sources(self) -> set[TopicPartition]:
+        """Input partitions of tasks that are taken away, and have not been given up yet."""
+        return {p for each in self._leaving if each in self.tasks for p in self.tasks[each].sources}
+
+    async def give_up(
+        self, leaving: Collection[Worker], record_timeout_s: float, timeout_s: float | None = None
+    ) -> Collection[asyncio.Task[None]]:
         """Commit and end the work of tasks that are taken away. If a record takes longer than
-        ``timeout_s``, its task restarts elsewhere at its committed offset."""
-        await self._finish_and_commit(leaving, timeout_s)
+        ``record_timeout_s``, its task restarts elsewhere at its committed offset. Returns the work
+        for tasks whose commit takes longer than ``timeout_s``, because a broker does not take their
+        records: it goes on."""
         for worker in leaving:
-            if self.tasks.get(worker.task.id) is worker.task and not self._ended:
-                self._place(worker.task)
+            if worker.task.id not in self._leaving:
+                self._leaving[worker.task.id] = asyncio.create_task(
+                    self._give_up(worker, record_timeout_s),
+                    name=f"kafkaclient-leave-{worker.task.id}",
+                )
+        work = [self._leaving[worker.task.id] for worker in leaving]
+        if not work:
+            return ()
+        done, late = await asyncio.wait(work, timeout=timeout_s)
+        for each in done:
+            each.result()
+        return late
+
+    async def _give_up(self, worker: Worker, record_timeout_s: float) -> None:
+        task = worker.task
+        try:
+            await self._finish_and_commit_one(worker, record_timeout_s)
+        finally:
+            del self._leaving[task.id]
+        if self.tasks.get(task.id) is not task or self._ended:
+            return
+        if task.id in self._active and self.workers.get(task.id) is worker:
+            # It was assigned to this instance again, or gets other partitions.
+            self.handle(task, TaskEvent.ASSIGNED_STANDBY)
+        self._place(task)
         self._follow()
 
     def _place(self, task: Task) -> None:
@@ -392,6 +426,7 @@ class TaskManager:
     async def end_work(self) -> None:
         """End all work; uncommitted changes are dropped. Later assignments are ignored."""
         self._ended = True
+        await cancel_and_wait(*self._leaving.values())
         activations = list(self._activations.values())
         for task in self.tasks.values():
             if task.is_active:

@@ -8,7 +8,7 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from kafkaclient.testing.fake.apis import APIS
+from kafkaclient.testing.fake.apis import APIS, client_metrics
 from kafkaclient.testing.fake.apis.metadata import CLOSES_ABOVE, PROFILES
 from kafkaclient.testing.fake.connection import FakeConnection
 from kafkaclient.testing.fake.contents import ClusterContents
@@ -16,7 +16,7 @@ from kafkaclient.testing.fake.interceptors import Control, Request
 from kafkaclient.testing.fake.log import ScriptedError
 from kafkaclient.testing.fake.pipe import HOST, Listener, connect
 from kafkaclient.testing.fake.serving import Serving, ServingThread, runs_in_its_thread
-from kafkaclient.testing.fake.state import ClusterState, FakeBroker
+from kafkaclient.testing.fake.state import ClientMetrics, ClusterState, FakeBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,9 +82,12 @@ class FakeCluster(ClusterContents):
         """The maximum bytes per delivery on new connections; None: 256 KiB. Not over TCP."""
         self._clock = clock
         self._connections = 0
+        self._subscriptions = 0
         self._listeners: dict[int, Listener] = {}
         self._thread: ServingThread | None = None
-        versions = {key: api.versions for key, api in APIS.items()}
+        versions = {
+            key: api.versions for key, api in APIS.items() if api not in client_metrics.APIS
+        }
         self._state = ClusterState(
             [
                 FakeBroker(node_id, f"fake-{node_id}", _PORT, rack=rack)
@@ -340,6 +343,23 @@ class FakeCluster(ClusterContents):
     def set_versions(self, api_key: int, oldest: int, newest: int) -> None:
         """Offer other versions of an API, from the range that the API's module implements."""
         self._state.versions[api_key] = (oldest, newest)
+
+    def subscribe_metrics(
+        self,
+        *names: str,
+        interval_ms: int = 300_000,
+        compression: Sequence[int] = (),
+        delta: bool = False,
+        max_bytes: int = 1_048_576,
+    ) -> None:
+        """Want metrics of all clients (KIP-714): those whose names begin with ``names``; "" stands
+        for all, and without names there are none. Another call replaces the subscription."""
+        self._subscriptions += 1
+        self._state.client_metrics = ClientMetrics(
+            self._subscriptions, names, interval_ms, tuple(compression), delta, max_bytes
+        )
+        for api in client_metrics.APIS:
+            self._state.versions[api.key] = api.versions
 
     def requests_of(self, api_key: int, broker: int | None = None) -> list[Request]:
         """The received requests of one API, at one broker or at all brokers."""

@@ -205,7 +205,10 @@ class FakeConnection(asyncio.Protocol):
         api = APIS.get(request.api_key)
         if api is None or request.message is None:
             return None
-        ranges = api.versions, self._state.versions[request.api_key]
+        offered = self._state.versions.get(request.api_key)
+        if offered is None:
+            return None
+        ranges = api.versions, offered
         return api if all(low <= request.version <= high for low, high in ranges) else None
 
     def _encode(self, request: Request, fields: Mapping[str, Any]) -> bytes | Action:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkaclient.testing.fake.fetch_sessions import FakeFetchSessions
 from kafkaclient.testing.fake.log import NO_LEADER, FakePartition, FakeTopic, ScriptedError
 from kafkaclient.testing.fake.serving import runs_in_its_thread
+from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -16,7 +19,10 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.serving import ServingThread
     from kafkaclient.testing.fake.state import ClusterState, FakeBroker
     from kafkaclient.testing.fake.transactions import FakeTransaction
+    from kafkaclient.types import HeadersLike
     from kafkaclient.wire.record_reader import BatchHeader
+
+_CAPACITY = 2**31 - 1  # of a batch in bytes
 
 
 @runs_in_its_thread
@@ -110,7 +116,7 @@ class ClusterContents:
         self._partition(topic, partition).isr = list(isr)
 
     def copy_replica(self, topic: str, partition: int, node_id: int, records: int) -> None:
-        """Set the number of records of a replica that is being added."""
+        """Set the number of records of a replica that is being added or has lost others."""
         self._partition(topic, partition).copied[node_id] = records
 
     def finish_reassignments(self) -> None:
@@ -130,6 +136,29 @@ class ClusterContents:
     def forget_producers(self, topic: str, partition: int) -> None:
         """Delete the log's state of idempotent producers and their sequence numbers."""
         self._partition(topic, partition).log.forget_producers()
+
+    def add_record(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int = 0,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> int:
+        """Append a record as the partition's leader does; returns its offset. A topic that does not
+        exist is created. ``timestamp_ms`` defaults to the time. Raises ValueError if there is no
+        such partition."""
+        if topic not in self._state.topics:
+            self.create_topic(topic)
+        given = headers.items() if isinstance(headers, Mapping) else headers or ()
+        pairs = tuple((name, None if each is None else bytes(each)) for name, each in given)
+        batch = BatchBuilder(_CAPACITY)
+        at = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
+        batch.append(at, key, value, pairs)
+        batch.seal()
+        return self.append(topic, partition, bytes(batch.buffer()))
 
     def append(self, topic: str, partition: int, batch: bytes) -> int:
         """Append a sealed batch as its leader does. Returns its first offset."""

@@ -339,12 +339,12 @@ class FakePartition:
     moving_from: list[int] = field(default_factory=list)
     """The replicas before an ongoing reassignment, else empty."""
     copied: dict[int, int] = field(default_factory=dict)
-    """The number of records of each replica that is being added."""
+    """The number of records of each replica that is being added or has lost others."""
 
     def end_offset_at(self, node_id: int) -> int:
         """The log end offset of a replica."""
         adding = self.moving_to and node_id not in self.moving_from
-        return self.copied.get(node_id, 0) if adding else self.log.end_offset
+        return self.copied.get(node_id, 0 if adding else self.log.end_offset)
 
     def elect(self, node_id: int) -> None:
         """Make a broker the leader (-1: no leader) under a new leader epoch."""

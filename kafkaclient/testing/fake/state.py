@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from kafkaclient.broker_errors import ErrorCode
@@ -64,6 +64,17 @@ class FakeBroker:
     """The connection attempts that wait until ``swallows_dials`` is False."""
 
 
+class ClientMetrics(NamedTuple):
+    """Which metrics brokers want of clients; see :meth:`FakeCluster.subscribe_metrics`."""
+
+    subscription_id: int
+    requested_metrics: tuple[str, ...]
+    push_interval_ms: int
+    compression_types: tuple[int, ...]
+    delta_temporality: bool
+    max_bytes: int
+
+
 class ClusterState:
     """The state of a cluster, which the modules of the APIs read and change."""
 
@@ -100,12 +111,14 @@ class ClusterState:
         self.produce_failures: _Failures = defaultdict(deque)
         self.fetch_failures: _Failures = defaultdict(deque)
         self.interceptors: list[Control] = []
+        self.client_metrics: ClientMetrics | None = None
         self.rack_aware_fetch = False
         self.fetch_sessions = FakeFetchSessions()
         self.waiting_fetches: set[Callable[[], None]] = set()
         """Each answers a Fetch request if it has enough records now."""
         self._producer_ids = count(1000)
         self._topic_ids = count(1)
+        self._client_instance_ids = count(1)
 
     def intercept(self, request: Request) -> Answer:
         """The answer of the first interceptor that has one."""
@@ -135,6 +148,9 @@ class ClusterState:
         broker = self.brokers[node_id]
         names = ("node_id", "host", "port", "rack")
         return {name: getattr(broker, name) for name in names}
+
+    def new_client_instance_id(self) -> UUID:
+        return UUID(int=next(self._client_instance_ids))
 
     def new_producer_id(self) -> int:
         return next(self._producer_ids)

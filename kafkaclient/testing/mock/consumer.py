@@ -6,25 +6,26 @@ test assigns the partitions.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, get_args
 
 from kafkaclient.config.consumer import ConsumerConfig
 from kafkaclient.consumer.consumer import Consumer
 from kafkaclient.consumer.membership import Membership
 from kafkaclient.consumer.runtime import ConsumerRuntime
+from kafkaclient.consumer.subscription import check_topics_are_named
 from kafkaclient.errors import ConsumerStateError
 from kafkaclient.hooks import FinishedCommit, Hooks
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.testing.mock.records import Script
-from kafkaclient.topic_names import several
-from kafkaclient.types import TopicPartition
-from kafkaclient.wire.records import BatchBuilder
+from kafkaclient.topic_names import several_partitions
+from kafkaclient.types import Key_co, TopicPartition, Value_co
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set
+    from typing import Unpack
 
+    from kafkaclient.config.keywords import ConsumerKeywords
     from kafkaclient.consumer.subscription import RebalanceListener, Subscription
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import HeadersLike, OffsetAndMetadata
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
 MockConsumerCall: TypeAlias = Literal["start", "poll", "commit"]
 """What :meth:`MockConsumer.fail` can let fail. ``poll``: taking records, by whatever method."""
 
-_CAPACITY = 2**31 - 1  # of a batch in bytes
 _FETCH_WAIT_MS = 10  # a partition that is added meanwhile waits for the Fetch in flight
 
 
-class MockConsumer(Consumer):
+class MockConsumer(Consumer[Key_co, Value_co]):
     """A consumer for unit tests, without brokers and threads (Java: ``MockConsumer``).
 
     It has the methods and options of :class:`~kafkaclient.Consumer`, and reads what the test adds::
@@ -61,14 +61,15 @@ class MockConsumer(Consumer):
         self,
         bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
         /,
-        *,
+        *misplaced: Never,
         topics: Iterable[str] = (),
         pattern: str | None = None,
         listener: RebalanceListener | None = None,
         partitions: int | Mapping[str, int] = 1,
         assign_all: bool = True,
-        **options: Any,
+        **options: Unpack[ConsumerKeywords[Key_co, Value_co]],
     ) -> None:
+        check_topics_are_named(self, bootstrap_or_mapping, misplaced, options)
         self.cluster: FakeCluster = FakeCluster(1)
         self.commits: list[Mapping[TopicPartition, int | OffsetAndMetadata]] = []
         """What was committed, commit by commit; each offset is that of the next record."""
@@ -76,6 +77,7 @@ class MockConsumer(Consumer):
         self._created: set[str] = set()
         self._assign_all = assign_all
         self._script = Script(get_args(MockConsumerCall))
+        given_options: Mapping[str, Any] = options
         mapping = bootstrap_or_mapping if isinstance(bootstrap_or_mapping, Mapping) else {}
         super().__init__(
             {"bootstrap.servers": "mock:9092", **mapping},
@@ -83,10 +85,10 @@ class MockConsumer(Consumer):
             pattern=pattern,
             listener=listener,
             dialer=self.cluster,
-            **{name: each for name, each in options.items() if name != "bootstrap_servers"},
+            **{name: each for name, each in given_options.items() if name != "bootstrap_servers"},
         )
         given = {name.replace("_", ".") for name in (*mapping, *options)}
-        self.config = self.config.replace(
+        self.config: ConsumerConfig = self.config.replace(
             bootstrap_servers=ConsumerConfig.build(self.cluster.bootstrap).bootstrap_servers,
             security_protocol="PLAINTEXT",
             fetch_max_wait_ms=_FETCH_WAIT_MS,
@@ -109,13 +111,9 @@ class MockConsumer(Consumer):
         """Append a record to the log of a partition, whoever has it now; returns its offset.
         ``timestamp_ms`` defaults to the time. Raises ValueError if there is no such partition."""
         self._create(topic)
-        given = headers.items() if isinstance(headers, Mapping) else headers or ()
-        pairs = tuple((name, None if each is None else bytes(each)) for name, each in given)
-        batch = BatchBuilder(_CAPACITY)
-        at = int(time.time() * 1000) if timestamp_ms is None else timestamp_ms
-        batch.append(at, key, value, pairs)
-        batch.seal()
-        return self.cluster.append(topic, partition, bytes(batch.buffer()))
+        return self.cluster.add_record(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
 
     async def rebalance(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Assign these partitions, in place of the former ones, as the group does: the listener is
@@ -125,7 +123,7 @@ class MockConsumer(Consumer):
         Raises ConsumerStateError if the consumer subscribes to nothing, or is not running; what the
         listener has raised; ValueError if there is no such partition.
         """
-        wanted = frozenset(TopicPartition(*each) for each in several(partitions, "partitions"))
+        wanted = frozenset(several_partitions(partitions))
         for where in wanted:
             self._create(where.topic)
             self.cluster.leader(*where)  # raises
@@ -168,6 +166,7 @@ class MockConsumer(Consumer):
             clock=None,
             wall_clock=self._wall_clock,
             rng=self._rng,
+            application_metrics=self._application_metrics,
             finish_at_once=self._finishes_at_once,
         )
         runtime.script = self._script
@@ -184,7 +183,7 @@ class MockConsumer(Consumer):
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """See :meth:`.Consumer.assign`."""
-        given = [TopicPartition(*each) for each in several(partitions, "partitions")]
+        given = several_partitions(partitions)
         for where in given:
             self._create(where.topic)
         super().assign(given)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args, overload
 
 from kafkaclient.cluster.health import Health
 from kafkaclient.cluster.view import PartitionView
@@ -30,14 +30,16 @@ from kafkaclient.testing.mock.records import (
     records_in,
 )
 from kafkaclient.topic_names import check_topic_name
+from kafkaclient.types import Key_contra, Value_contra
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from random import Random
     from typing import Unpack
+    from uuid import UUID
 
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.config.keywords import ProducerKeywords
+    from kafkaclient.config.keywords import ProducerKeywords, SerializingKeywords
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.batches.delivery import Delivery
@@ -45,10 +47,10 @@ if TYPE_CHECKING:
     from kafkaclient.producer.bulk.batch_builder import RecordBatchBuilder
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.transactions.manager import TransactionManager
-    from kafkaclient.types import HeadersLike
+    from kafkaclient.types import Buffer, HeadersLike
 
 
-class MockProducer(Producer):
+class MockProducer(Producer[Key_contra, Value_contra]):
     """A producer for unit tests, without brokers, threads and waiting (Java: ``MockProducer``).
 
     It has the methods of :class:`~kafkaclient.Producer`, checks options and records as a producer
@@ -72,6 +74,22 @@ class MockProducer(Producer):
     ``on_error``. For timeouts, retries and slow brokers use
     :class:`~kafkaclient.testing.FakeCluster`."""
 
+    @overload
+    def __init__(
+        self: MockProducer[Buffer, Buffer],
+        bootstrap: str | list[str] | tuple[str, ...] | None = None,
+        /,
+        *,
+        dialer: Dialer | None = None,
+        clock: Callable[[], float] | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        rng: Random | None = None,
+        auto_complete: bool = True,
+        partitions: int | Mapping[str, int] = 1,
+        **options: Unpack[ProducerKeywords],
+    ) -> None: ...
+
+    @overload
     def __init__(
         self,
         bootstrap_or_mapping: (
@@ -85,7 +103,23 @@ class MockProducer(Producer):
         rng: Random | None = None,
         auto_complete: bool = True,
         partitions: int | Mapping[str, int] = 1,
-        **options: Unpack[ProducerKeywords],
+        **options: Unpack[SerializingKeywords[Key_contra, Value_contra]],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        bootstrap_or_mapping: (
+            str | Iterable[str] | Mapping[str, object] | ProducerConfig | None
+        ) = None,
+        /,
+        *,
+        dialer: Dialer | None = None,
+        clock: Callable[[], float] | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        rng: Random | None = None,
+        auto_complete: bool = True,
+        partitions: int | Mapping[str, int] = 1,
+        **options: Unpack[SerializingKeywords[Key_contra, Value_contra]],
     ) -> None:
         if bootstrap_or_mapping is None and "bootstrap_servers" not in options:
             bootstrap_or_mapping = "mock:9092"
@@ -250,9 +284,9 @@ class MockProducer(Producer):
     async def send_many(
         self,
         topic: str,
-        values: Iterable[Any],
+        values: Iterable[Value_contra | None],
         *,
-        keys: Iterable[Any] | None = None,
+        keys: Iterable[Key_contra | None] | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: HeadersLike = (),
@@ -336,6 +370,10 @@ class MockProducer(Producer):
     def metrics(self, *, partitions: bool = True) -> MetricsSnapshot:
         self._check_started("metrics")
         return MetricsSnapshot({}, {}, {}, {}, {}, {})
+
+    async def client_instance_id(self, timeout: float = 10.0) -> UUID | None:
+        self._check_started("client_instance_id")
+        return None
 
     def load(self, *, partitions: bool = True) -> LoadSnapshot:
         self._check_started("load")

@@ -34,6 +34,8 @@ class FaultProxy:
     frame), ``times`` (at most; default 1; None: until :meth:`heal`).
 
     ``target_host`` and ``target_port`` may be changed, and apply to later connections.
+    ``encrypted``: the connections use TLS. The proxy then forwards bytes that it cannot read,
+    counts no requests, and raises ValueError for faults of requests and responses.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class FaultProxy:
         *,
         listen_host: str = "127.0.0.1",
         listen_port: int = 0,
+        encrypted: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.target_host = target_host
         self.target_port = target_port
         self.counters: ProxyCounters = ProxyCounters()
         self._listen = (listen_host, listen_port)
+        self._encrypted = encrypted
         self._clock = clock
         self._faults = Faults()
         self._links: set[ProxiedConnection] = set()
@@ -119,6 +123,7 @@ class FaultProxy:
         self._set_service_time(None, seconds)
 
     def _set_service_time(self, api_key: int | None, seconds: float) -> None:
+        self._check_readable()
         if seconds > 0:
             self._faults.service_times[api_key] = seconds
         else:
@@ -221,14 +226,24 @@ class FaultProxy:
         return self._spoil(self._faults.responses, api_key=api_key, xor=dict(xor), **which)
 
     def _spoil(self, faults: list[FrameFault], **arguments: Any) -> FrameFault:
+        self._check_readable()
         fault = FrameFault(**arguments)
         faults.append(fault)
         return fault
 
+    def _check_readable(self) -> None:
+        if self._encrypted:
+            raise ValueError("the connections are encrypted: the proxy sees no requests in them")
+
     def _accept(self) -> asyncio.Protocol:
         self.counters.connections += 1
         link = ProxiedConnection(
-            self.counters.connections, self._faults, self.counters, self._connect, self._clock
+            self.counters.connections,
+            self._faults,
+            self.counters,
+            self._connect,
+            self._clock,
+            encrypted=self._encrypted,
         )
         self._links.add(link)
         link.done.add_done_callback(lambda _: self._links.discard(link))

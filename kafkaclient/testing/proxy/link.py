@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+import sys
 from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, cast
@@ -53,7 +54,8 @@ class _End(asyncio.Protocol):
         self._frame_faults = frame_faults
         self._line = DelayLine(link.clock, self._write_to_peer, self._line_ended)
         self._holds = 0
-        self._rest = 0  # missing bytes of the current frame
+        # Missing bytes of the current frame. Encrypted bytes are one frame without an end.
+        self._rest = sys.maxsize if link.encrypted else 0
         self._partial = b""  # the start of a frame, too short to parse
         self._spoiled: SpoiledFrame | None = None
         self._finished = False
@@ -281,8 +283,11 @@ class ProxiedConnection:
         counters: ProxyCounters,
         connect: Callable[[asyncio.Protocol], asyncio.Task[None]],
         clock: Callable[[], float],
+        *,
+        encrypted: bool = False,
     ) -> None:
         self.number = number
+        self.encrypted = encrypted
         self.faults = faults
         self.counters = counters
         self.clock = clock

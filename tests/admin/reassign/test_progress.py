@@ -8,6 +8,7 @@ import pytest
 
 from kafkaclient.admin.reassign.plan import Move
 from kafkaclient.admin.reassign.progress import Measurements, Tracker
+from kafkaclient.cli.reassign_report import line
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import OngoingReassignment
 from kafkaclient.wire.api import PartitionView
@@ -63,6 +64,16 @@ def test_what_is_not_under_way_any_more_has_arrived() -> None:
     end = tracker.take(later(2.0, 0, 0, ongoing={}, partitions={}))
     assert end.finished
     assert (end.bytes_done, end.bytes_total, end.time_left_s) == (4000, 4000, 0.0)
+
+
+def test_a_cancelled_move_has_not_arrived() -> None:
+    tracker = Tracker({T0: MOVE, T1: MOVE})
+    tracker.take(later(0.0, 900, 100))
+    views = {**VIEWS, T1: VIEWS[T1]._replace(replicas=(0, 1))}
+    end = tracker.take(later(1.0, 1000, 0, ongoing={}, partitions=views))
+    assert end.finished
+    assert (end.done, end.cancelled, end.bytes_done) == (1, 1, 1100)
+    assert line(end).startswith("1 of 2 partitions, 1 cancelled, 1,100 B of 4,000 B")
 
 
 def test_moves_of_others_are_taken_in_as_they_begin() -> None:

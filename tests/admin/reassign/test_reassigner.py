@@ -453,8 +453,10 @@ async def test_nothing_moves(admin) -> None:
 # --- bootstrapping brokers --------------------------------------------------------------------
 
 
-async def test_a_bootstrapping_broker(admin, fake, configured) -> None:
+async def test_a_bootstrapping_broker(admin, fake, configured, write_records) -> None:
     """KIP-73, question 2: what it has to catch up with, and from whom."""
+    await write_records("foo", 1, 10)
+    fake.copy_replica("foo", 1, 3, 4)
     fake.set_isr("foo", 1, [1, 2])
     fake.set_isr("bar", 0, [2, 1])
     assert await admin.replication_quotas.bootstrap([3], 500) == {}
@@ -464,7 +466,7 @@ async def test_a_bootstrapping_broker(admin, fake, configured) -> None:
         FOLLOWER_REPLICAS: f"{MARK},1:3",
     }
     assert configured()["bar"][FOLLOWER_REPLICAS] == f"{MARK},0:3"
-    assert await admin.replication_quotas.behind([3]) == {FOO1, BAR0}
+    assert await admin.replication_quotas.behind([3]) == {FOO1: 6, BAR0: 0}
     fake.set_isr("bar", 0, [2, 1, 3])
     lifted = await admin.replication_quotas.clear()
     assert (lifted.topics, lifted.needed_topics) == (("bar",), ("foo",))
@@ -478,6 +480,7 @@ async def test_a_bootstrapping_broker(admin, fake, configured) -> None:
 async def test_a_bootstrapping_broker_that_is_down_yet(admin, fake, configured) -> None:
     fake.stop_broker(3)
     assert (await admin.replication_quotas.bootstrap([3], 500)).keys() == {3}
+    assert set((await admin.replication_quotas.behind([3])).values()) == {None}
     assert rates(configured) == dict.fromkeys("12", "500")
     fake.start_broker(3)
     assert await admin.replication_quotas.bootstrap([3], 500) == {}

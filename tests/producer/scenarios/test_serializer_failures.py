@@ -181,6 +181,25 @@ async def test_delivery_timeout_bounds_a_held_record(producing: StartProducer) -
 
 
 @virtual_time
+async def test_a_record_behind_a_serializer_tells_why_nothing_was_sent(
+    producing: StartProducer,
+) -> None:
+    fake, serializer = one_topic(1, brokers=1), FirstUse()
+    serializer.answer("old")
+    async with producing(
+        fake, value_serializer=serializer, delivery_timeout_ms=30_100, metadata_max_age_ms=5_000
+    ) as producer:
+        await producer.send_and_wait("t", "old:0")
+        fake.stop_broker(0)
+        before = asyncio.create_task(producer.send("t", "new:1"))
+        await passes()
+        with pytest.raises(DeliveryTimeoutError, match=r"was not sent; last error: .*refused"):
+            await producer.send_nowait("t", "old:2")
+        before.cancel()
+        await asyncio.gather(before, return_exceptions=True)
+
+
+@virtual_time
 async def test_delivery_timeout_bounds_a_record_behind_a_serializer(
     producing: StartProducer,
 ) -> None:

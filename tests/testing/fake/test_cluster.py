@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -26,6 +27,7 @@ from kafkaclient.wire.codec import encode_response
 from kafkaclient.wire.fetch import LATEST_TIMESTAMP, ListOffsetsCall
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.producer_ids import InitProducerIdCall
+from kafkaclient.wire.telemetry import GetTelemetrySubscriptionsCall, PushTelemetryCall
 from kafkaclient.wire.topics import CreateTopicsCall, NewTopic
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 async def test_every_offered_version_of_every_call_works(dial: Any) -> None:
     fake = FakeCluster()
     fake.create_topic("t", 1)
+    fake.subscribe_metrics()
     client = await dial(fake)
     offered = await client.call(ApiVersionsCall(), 3)
     ranges = {key: api.versions for key, api in APIS.items()}
@@ -51,6 +54,8 @@ async def test_every_offered_version_of_every_call_works(dial: Any) -> None:
         InitProducerIdCall(),
         ListOffsetsCall({"t": (0,)}),
         CreateTopicsCall((NewTopic("t", 1, 1),)),
+        GetTelemetrySubscriptionsCall(),
+        PushTelemetryCall(UUID(int=1), 1, False, 0, b""),
     ]
     for call in calls:
         oldest, newest = offered.ranges[call.api_key]
@@ -477,3 +482,14 @@ async def test_a_stopped_broker_forgets_what_it_was_about_to_do(
     fake.start_broker(0)
     await asyncio.sleep(100)
     assert fake.log("t", 0) == []
+
+
+def test_a_record_is_added() -> None:
+    fake = FakeCluster()
+    assert fake.add_record("orders", b"7", b"ann", partition=1, timestamp_ms=5) == 0
+    assert fake.add_record("orders", None, partition=1, headers={"a": b"b"}) == 1
+    first, second = fake.log("orders", 1)
+    assert (first.key, first.value, first.timestamp) == (b"ann", b"7", 5)
+    assert (second.value, list(second.headers)) == (None, [("a", b"b")])
+    with pytest.raises(ValueError, match="no 6"):
+        fake.add_record("orders", b"7", partition=6)

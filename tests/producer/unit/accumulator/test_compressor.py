@@ -280,7 +280,7 @@ def test_a_codec_that_fails_aside_costs_that_batch(
     assert values(small) == [b"small"]
     error = delivery.exception()
     assert isinstance(error, KafkaError)
-    assert "compressing them with gzip failed" in str(error)
+    assert "compressing with gzip failed" in str(error)
     assert error.__cause__ is defect
     assert b.used == small.charged
 

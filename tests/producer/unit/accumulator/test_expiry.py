@@ -141,7 +141,7 @@ def test_the_error_says_where_the_batch_was(bench: type[Bench], arrange: Any, wo
     error = batch.result.error
     assert isinstance(error, DeliveryTimeoutError)
     assert words in str(error)
-    assert "1 records to test-0" in str(error)
+    assert "1 record to test-0" in str(error)
     assert "delivery.timeout.ms=5000" in str(error)
     assert error.maybe_written is False
     assert "It has not been written" in str(error)

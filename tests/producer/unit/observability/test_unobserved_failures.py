@@ -19,7 +19,7 @@ LOST = BrokerConnectionError("lost")
 
 def unseen(on_error: Any = None) -> UnobservedFailures:
     loop = asyncio.get_running_loop()
-    return UnobservedFailures(loop.time, on_error, loop)
+    return UnobservedFailures(loop.time, on_error, loop, "shop")
 
 
 def counts(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:

@@ -185,7 +185,7 @@ def test_a_refusal_is_final(bench: type[Bench], code: int) -> None:
     error = delivery.exception()
     assert isinstance(error, BrokerError)
     assert error.code == code
-    assert "1 records to test-0 on broker 0" in str(error)
+    assert "1 record to test-0 on broker 0" in str(error)
     assert "because" in str(error)
     assert b.used == 0
     assert hub.fatal == []

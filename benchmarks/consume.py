@@ -9,7 +9,8 @@ new group; the clients take turns, ``--rounds`` times. The time is from the firs
 last; the records are counted, and so are the bytes of their values. CPU time is that of the whole
 process, with its threads, in the same period. Shown are the medians.
 
-kafkaclient: by record, ``batches`` and ``arrow`` (a pyarrow.RecordBatch of each batch). aiokafka:
+kafkaclient: by record, ``batches`` and ``arrow`` (a pyarrow.RecordBatch of each batch); ``reader``
+reads without a group, by record and as Arrow. aiokafka:
 by record and ``getmany()``. confluent: ``consume(500)`` and ``poll()``.
 """
 
@@ -32,6 +33,7 @@ from benchmarks.clients_apart import ClientsApart
 from experiments.topics import create_topics
 from kafkaclient import Producer
 from kafkaclient.consumer import Consumer
+from kafkaclient.reader import Reader
 from kafkaclient.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
@@ -90,6 +92,18 @@ async def _kafkaclient(how: str, options: dict[str, str], topic: str, meter: Met
                 return
 
 
+async def _reader(how: str, options: dict[str, str], topic: str, meter: Meter) -> None:
+    async with Reader(options["bootstrap.servers"]) as reader:
+        starts = await reader.offsets(topic, at="earliest")
+        ends = await reader.offsets(topic, at="latest")
+        async for batch in reader.read({p: (starts[p], ends[p]) for p in starts}):
+            if how == "records":
+                meter.took(len(batch), sum(len(record.value or b"") for record in batch))
+                continue
+            found = pyarrow.record_batch(batch)
+            meter.took(len(batch), found.column("value").nbytes - 4 * (found.num_rows + 1))
+
+
 async def _aiokafka(how: str, options: dict[str, str], topic: str, meter: Meter) -> None:
     async with AIOKafkaConsumer(
         topic,
@@ -127,6 +141,8 @@ CLIENTS = {
     "kafkaclient": (_kafkaclient, "records"),
     "kafkaclient-batches": (_kafkaclient, "batches"),
     "kafkaclient-arrow": (_kafkaclient, "arrow"),
+    "reader": (_reader, "records"),
+    "reader-arrow": (_reader, "arrow"),
     "aiokafka": (_aiokafka, "records"),
     "aiokafka-getmany": (_aiokafka, "getmany"),
     "confluent-consume": (_confluent, "consume"),

@@ -14,6 +14,7 @@ import gc
 import json
 import statistics
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from confluent_kafka.schema_registry import AsyncSchemaRegistryClient
@@ -102,16 +103,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=101)
     parser.add_argument("--records", type=int, default=1000, help="records of a turn")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--out", type=Path, help="keep the figures here, as JSON")
     arguments = parser.parse_args()
     medians = asyncio.run(measure(arguments.turns, arguments.records))
-    if arguments.json:
+    if arguments.out is not None:
         rows = [
             {"way": name, "by_hand_us": round(hand, 3), "added_us": round(more, 3)}
             for name, (hand, more) in medians.items()
         ]
-        print(json.dumps(rows, indent=1))
-        return
+        arguments.out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     for name, (hand, more) in medians.items():
         print(f"{name:22} by hand {hand:5.2f} us, as an option {more:+5.2f} us")
 

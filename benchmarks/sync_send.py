@@ -1,6 +1,6 @@
 """What a record costs a program without an event loop.
 
-``python -m benchmarks.sync_send BOOTSTRAP``
+``python -m benchmarks.sync_send`` starts a broker; an argument names a running one instead.
 
 ``SyncProducer.send``, confluent-kafka's ``produce`` and kafka-python's ``send`` take turns: each
 sends the records in a loop and then flushes. Columns, in microseconds per record: the loop alone,
@@ -11,10 +11,13 @@ client are the medians of its rounds.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gc
+import json
 import time
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +25,7 @@ import confluent_kafka
 
 import kafkaclient.wire.codec  # noqa: F401 - imports kafka-python without its warnings
 from kafkaclient import SyncProducer
+from kafkaclient.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,18 +122,33 @@ def measure(client: Client, records: int) -> Cost:
     return Cost(*(1e6 * s / records for s in (sent - began, ended - began, cpu)))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("bootstrap")
-    parser.add_argument("--topic", default="sync-send")
-    parser.add_argument("--records", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+async def _on(given: argparse.Namespace) -> dict[str, list[Cost]]:
+    if given.bootstrap is not None:
+        return _rounds(given, given.bootstrap)
+    async with LocalCluster(brokers=1) as cluster:
+        return await asyncio.to_thread(_rounds, given, cluster.bootstrap)
+
+
+def _rounds(given: argparse.Namespace, bootstrap: str) -> dict[str, list[Cost]]:
     costs: dict[str, list[Cost]] = {name: [] for name in CLIENTS}
     for _ in range(given.rounds):
         for name, open_client in CLIENTS.items():
-            with open_client(given.bootstrap, given.topic) as client:
+            with open_client(bootstrap, given.topic) as client:
                 costs[name].append(measure(client, given.records))
+    return costs
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("bootstrap", nargs="?")
+    parser.add_argument("--topic", default="sync-send")
+    parser.add_argument("--records", type=int, default=50_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, help="keep the figures of all rounds here, as JSON")
+    given = parser.parse_args()
+    costs = asyncio.run(_on(given))
+    if given.out is not None:
+        given.out.write_text(json.dumps(costs), encoding="utf-8")
     print(f"{'us per record':26} {'call':>8} {'delivered':>10} {'cpu':>8}")
     for name, rounds in costs.items():
         call, delivered, cpu = (median(column) for column in zip(*rounds, strict=True))

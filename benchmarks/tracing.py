@@ -4,7 +4,7 @@ The ways take turns in one process, so that they meet the same moments of the ma
 sends records of 100 bytes in pieces of 250, and waits for their outcome. Spans go through the SDK's
 BatchSpanProcessor to an exporter that drops them. All times are CPU time of the event loop's
 thread. ``call`` is the time in ``send_nowait`` or ``send`` alone; ``whole`` has the outcome too,
-and the brokers in memory. ``--bootstrap`` names a real broker instead. Then ``send`` of aiokafka is
+and the brokers in memory. ``--real`` starts a real broker instead. Then ``send`` of aiokafka is
 measured as well, without and with opentelemetry-instrumentation-aiokafka, beside this package's
 drop-in for aiokafka.
 """
@@ -18,6 +18,7 @@ import json
 import statistics
 import time
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiokafka
@@ -29,6 +30,7 @@ from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 from kafkaclient import Producer
 from kafkaclient.aiokafka import AIOKafkaProducer
 from kafkaclient.opentelemetry import KafkaclientInstrumentor
+from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.testing.fake import FakeCluster
 
 if TYPE_CHECKING:
@@ -163,17 +165,23 @@ async def measure(rounds: int, records: int, bootstrap: str | None = None) -> li
         return rows
 
 
+async def _on(given: argparse.Namespace) -> list[dict[str, Any]]:
+    if not given.real:
+        return await measure(given.rounds, given.records)
+    async with LocalCluster(brokers=1) as cluster:
+        return await measure(given.rounds, given.records, cluster.bootstrap)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=31, help="turns of each way")
     parser.add_argument("--records", type=int, default=4_000, help="records of a turn")
-    parser.add_argument("--bootstrap", help="a real broker; also measures aiokafka")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--real", action="store_true", help="a real broker; also aiokafka")
+    parser.add_argument("--out", type=Path, help="keep the figures here, as JSON")
     given = parser.parse_args()
-    rows = asyncio.run(measure(given.rounds, given.records, given.bootstrap))
-    if given.json:
-        print(json.dumps(rows, indent=1))
-        return
+    rows = asyncio.run(_on(given))
+    if given.out is not None:
+        given.out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     for row in rows:
         print(
             f"{row['way']:45} call {row['call_us']:7.3f} us, {row['call_ratio']:5.2f} times;"

@@ -10,10 +10,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 import time
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -24,18 +23,15 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.spark.workers import OURS, PEER, at, spark_worker, temporary_topics
 from experiments.machine import machine_facts
-from kafkaclient.admin import Admin
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader import Reader
 from kafkaclient.testing.cluster import LocalCluster
-from kafkaclient.testing.jvm import find_java
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from benchmarks.spark.workers import Worker
 
-_WORKER = Path(__file__).with_name("worker.py")
-_PARTITIONS = 6
 _WARM_UP_ROUNDS = 3
 _MEASURED_S = 60
 _WARM_UP_S = 45  # a stream's first batch, what has come meanwhile, and the JVM's compiler
@@ -45,84 +41,12 @@ _OFFER_EVERY_S = 0.02
 _ROW_BYTES = 100
 _FIRST_ROWS = 5_000
 _STAMP_DIGITS = 13
-_OURS, _PEER = "kafkaclient", "kafka"
-
-
-class Worker:
-    """A Spark in a process of its own."""
-
-    def __init__(self, process: asyncio.subprocess.Process, connector: str) -> None:
-        self.connector = connector
-        self.spark = ""
-        self._process = process
-
-    async def answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"the Spark of {self.connector} ended; see what it wrote above")
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-    async def tell(self, **job: Any) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(job).encode() + b"\n")
-        await self._process.stdin.drain()
-
-    async def do(self, **job: Any) -> dict[str, Any]:
-        await self.tell(**job)
-        return await self.answer()
-
-
-@asynccontextmanager
-async def _worker(
-    python: Path, connector: str, settings: Sequence[str] = ()
-) -> AsyncIterator[Worker]:
-    environ = os.environ | {
-        "JAVA_HOME": str(find_java().path.resolve().parent.parent),
-        "PYSPARK_PYTHON": str(python),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    process = await asyncio.create_subprocess_exec(
-        *(str(python), str(_WORKER), connector, *settings),
-        stdin=-1,
-        stdout=-1,
-        env=environ,
-        limit=2**24,
-    )
-    try:
-        worker = Worker(process, connector)
-        worker.spark = (await worker.answer())["spark"]
-        yield worker
-    finally:
-        if process.stdin is not None:
-            process.stdin.close()
-        await asyncio.wait_for(process.wait(), 60)
-
-
-@asynccontextmanager
-async def _topics(bootstrap: str, *names: str) -> AsyncIterator[None]:
-    """Topics for the length of the block; brokers time what is appended to those named out-."""
-    async with Admin(bootstrap) as admin:
-        for name in names:
-            times = "LogAppendTime" if name.startswith("out-") else "CreateTime"
-            configs = {"message.timestamp.type": times}
-            await admin.create_topic(name, _PARTITIONS, 1, configs=configs)
-        try:
-            yield
-        finally:
-            for name in names:
-                await admin.delete_topic(name)
-
-
-def _options(bootstrap: str) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": bootstrap}
 
 
 async def _first_batch(bootstrap: str, worker: Worker, out: Path) -> dict[str, Any]:
     """A query in a Spark that has run nothing, from start() to the end of its first batch."""
     source, copied = f"first-in-{worker.connector}", f"first-out-{worker.connector}"
-    async with _topics(bootstrap, source, copied):
+    async with temporary_topics(bootstrap, source, copied):
         async with Producer(bootstrap) as producer:
             await producer.send_many(source, [bytes(_ROW_BYTES)] * _FIRST_ROWS)
         await worker.tell(**_copy_job(bootstrap, source, copied, out, 1))
@@ -142,7 +66,7 @@ def _copy_job(
         "do": "copy",
         "topic": source,
         "to": copied,
-        "options": _options(bootstrap),
+        "options": at(bootstrap),
         "checkpoint": str((out / f"checkpoint-{source}-{time.time_ns()}").resolve()),
         "trigger": f"{_TRIGGER_S} second",
         "seconds": seconds,
@@ -155,14 +79,14 @@ async def _batches(
     """Each connector writes a topic of its own, and then reads the same one; the first rounds
     warm up and do not count."""
     runs = []
-    writing = {**_options(bootstrap), "kafka.acks": "all", "kafka.compression.type": "none"}
+    writing = {**at(bootstrap), "kafka.acks": "all", "kafka.compression.type": "none"}
     for number in range(1 - _WARM_UP_ROUNDS, repeat + 1):
         topics = {w.connector: f"batch{number}-{w.connector}" for w in workers}
-        async with _topics(bootstrap, *topics.values()):
+        async with temporary_topics(bootstrap, *topics.values()):
             for job in ("make", "write", "read"):
                 for worker in workers:
-                    topic = topics[worker.connector if job == "write" else _OURS]
-                    options = writing if job == "write" else _options(bootstrap) | reading
+                    topic = topics[worker.connector if job == "write" else OURS]
+                    options = writing if job == "write" else at(bootstrap) | reading
                     done = await worker.do(do=job, rows=rows, topic=topic, options=options)
                     assert done["rows"] == rows, (worker.connector, job, done)
                     run = {"run": number, "job": job, "client": worker.connector, **done}
@@ -177,7 +101,7 @@ async def _stream(bootstrap: str, worker: Worker, rate: int, out: Path) -> dict[
     """Records arrive at ``rate`` and a query copies them; timed by brokers' clocks alone."""
     source, copied = f"in-{worker.connector}-{rate}", f"out-{worker.connector}-{rate}"
     seconds = _WARM_UP_S + _MEASURED_S
-    async with _topics(bootstrap, source, copied):
+    async with temporary_topics(bootstrap, source, copied):
         await worker.tell(**_copy_job(bootstrap, source, copied, out, seconds + _AFTERWARDS_S))
         await worker.answer()
         began = time.time()
@@ -233,10 +157,10 @@ def _tell(run: dict[str, Any]) -> None:
 async def _main(given: argparse.Namespace) -> dict[str, Any]:
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(LocalCluster(1, long_lived=True))
-        ours = _worker(Path(sys.executable), _OURS, given.setting)
+        ours = spark_worker(Path(sys.executable), OURS, given.setting)
         workers = [await stack.enter_async_context(ours)]
         if given.peer_python:
-            workers.append(await stack.enter_async_context(_worker(given.peer_python, _PEER)))
+            workers.append(await stack.enter_async_context(spark_worker(given.peer_python, PEER)))
         bootstrap, reading = cluster.bootstrap, dict(each.split("=", 1) for each in given.reading)
         runs = [await _first_batch(bootstrap, worker, given.out) for worker in workers]
         if given.repeat:
@@ -265,7 +189,7 @@ def _show(found: dict[str, Any]) -> None:
                 medians[job, client] = median(run["seconds"] for run in runs)
     for (job, client), seconds in medians.items():
         rows = next(run["rows"] for run in found["runs"] if run["job"] == job)
-        ratio = medians.get((job, _PEER), 0) / seconds
+        ratio = medians.get((job, PEER), 0) / seconds
         shown = f"{ratio:.2f}" if ratio else ""
         speed = "" if job == "first" else f"{rows / seconds:,.0f}"
         table.add_row(job, client, speed, f"{seconds:.2f}", shown)

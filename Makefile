@@ -59,10 +59,11 @@ docs-serve: $(STAMP) ## the same on http://127.0.0.1:8000, built again after eac
 	$(SITE) serve --dev-addr 127.0.0.1:8000
 
 # A test that never ends may be stuck inside a callback, where asyncio swallows what a signal raises.
-UNIT = $(BIN)/pytest -q -n 2 --timeout-method=thread --durations=15
+# A process that such a test ends is not started again: it would only be stuck once more.
+UNIT = $(BIN)/pytest -q -n 2 --max-worker-restart=0 --timeout-method=thread --durations=15
 
-unit: $(STAMP) ## no network
-	$(UNIT) tests -m "not full"
+unit: $(STAMP) ## no network; HYPOTHESIS_PROFILE=ci looks at ten times as many inputs
+	HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),quick) $(UNIT) tests -m "not full"
 
 full: $(STAMP) ## the unit tests that take long: builds, matrices, many seeds
 	$(UNIT) tests -m full
@@ -84,16 +85,18 @@ peers: $(FAUST)/.installed $(QUIX)/.installed ## faust-streaming and Quix Stream
 spark-versions: $(STAMP) $(SPARKS:=/.installed) ## PySpark 4.0 to 4.3 and Spark Connect on a real broker, some minutes
 	$(BIN)/pytest integration/test_spark_versions.py
 
+GSSAPI = $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r integration/neighbours/kerberos.txt
+
 kerberos: $(STAMP) ## Kerberos on real brokers; it needs apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r integration/neighbours/kerberos.txt
-	$(BIN)/pytest integration/security/test_kerberos.py
+	$(GSSAPI)
+	$(BIN)/pytest integration/security/kerberos
 
 # What a test's own time limit does not end (a callback swallows it, or a thread is waited for) ends here,
 # with the stacks of all threads.
 STUCK = -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
 slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
-	$(BIN)/pytest integration -m "not full" -n 2 --dist loadfile --durations=15 $(STUCK)
+	$(BIN)/pytest integration -m "not full" -n 2 --max-worker-restart=0 --dist loadfile --durations=15 $(STUCK)
 
 integration: $(STAMP) peers $(MOTO)/.installed ## real brokers; KAFKACLIENT_TEST_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
@@ -114,6 +117,10 @@ bench-spark: $(STAMP) ## the Spark source beside spark-sql-kafka 3.5.1, twelve m
 
 chaos: $(STAMP) ## ten minutes of faults on 3 brokers, then every record looked for; CHAOS="--seed 2 --brokers 5 ..."
 	$(BIN)/python -m experiments chaos --seconds 600 --seed 1 --out build/chaos $(CHAOS)
+
+kerberos-chaos: $(STAMP) ## the same through Kerberos and TLS, with tickets of a minute; it needs what kerberos needs
+	$(GSSAPI)
+	$(BIN)/python -m experiments chaos --seconds 600 --seed 1 --kerberos 60 --out build/kerberos-chaos $(CHAOS)
 
 streams-chaos: $(STAMP) ## ten minutes of faults on instances and brokers, then every count looked at; STREAMS_CHAOS="--seed 2 ..."
 	$(BIN)/python -m experiments streams-chaos --seconds 600 --seed 1 --out build/streams-chaos $(STREAMS_CHAOS)
@@ -146,6 +153,9 @@ slow-broker: $(STAMP) ## a slow broker, every client at every rate: table and pi
 	$(BIN)/python -m experiments slow-broker --out $(RESULTS) --settings compared --no-decisions --seconds 8 \
 	  --rates 50,512,2048,8192,16384 --producers 1,30,300 $(SLOW_BROKER)
 	$(BIN)/python -m experiments compared $(RESULTS)
+
+figures: $(STAMP) ## measure the tables of docs/figures on a quiet machine, and write them; FIGURES="consume sync --again"
+	$(BIN)/python -m benchmarks.figures $(FIGURES)
 
 pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in RESULTS
 	$(BIN)/python -m experiments pictures $(RESULTS) docs/pictures
@@ -198,4 +208,4 @@ extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each b
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit full peers kerberos slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak slow-broker pictures dashboard-pictures constraints wheel-test oldest newest types extras clean
+.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit full peers kerberos kerberos-chaos slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak slow-broker figures pictures dashboard-pictures constraints wheel-test oldest newest types extras clean

@@ -14,6 +14,7 @@ from kafkaclient.admin import NewTopic
 from pytest_kafkaclient import COMPOSE_VARIABLE
 from pytest_kafkaclient.topics import create_topic as create_on
 from pytest_kafkaclient.topics import unique_name
+from tests.stuck import pytest_runtest_teardown  # noqa: F401 - a hook
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping

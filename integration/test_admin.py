@@ -199,6 +199,21 @@ async def test_preferred_leaders(admin, kafka_cluster, topic):
     assert isinstance((await admin.elect_leaders([nowhere]))[nowhere], UnknownTopicError)
 
 
+@pytest.mark.local_cluster
+async def test_a_broker_that_is_down_is_told_from_one_that_is_behind(
+    kafka_cluster, create_topic, topic
+) -> None:
+    await create_topic(topic, assignments={0: [1, 2]})
+    await kafka_cluster.kill(2)
+    async with asyncio.timeout(60):  # until the controller has fenced it
+        while "down" not in (table := await run(kafka_cluster, "cluster", "describe")).stdout:
+            await asyncio.sleep(0.5)
+    assert re.search(r"2 │ down .*│     0 │ +\d+ │ ", table.stdout)
+    assert "not brokers" not in table.stdout
+    assert "down: 2" in (await run(kafka_cluster, "topics", "describe", topic)).stdout
+    await kafka_cluster.start_broker(2)
+
+
 async def test_brokers(admin, kafka_cluster):
     told = await admin.describe_cluster()
     other = AIOKafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap)

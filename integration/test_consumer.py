@@ -285,8 +285,10 @@ async def test_the_examples_of_the_page(group: Group, block: Any) -> None:
                 await group.produce(20)
                 await asyncio.sleep(0.2)
     finally:
-        running.send_signal(signal.SIGINT)
+        is_ended_by_it = "signal.SIGTERM" in block.source
+        running.send_signal(signal.SIGTERM if is_ended_by_it else signal.SIGINT)
         await running.wait()
+    assert not is_ended_by_it or running.returncode == 0
 
 
 async def test_a_topic_that_is_created_again_between_read_and_commit(
@@ -315,3 +317,81 @@ async def test_a_topic_that_is_created_again_between_read_and_commit(
         await asyncio.wait({loop.task})
         await consumer.commit()
         assert sum(filter(None, (await consumer.committed(group.partitions)).values())) == 10
+
+
+STOPPED_IN_A_COMMIT = """
+import asyncio, os, signal, sys
+from kafkaclient import Consumer
+from kafkaclient.errors import ConsumerStateError
+from kafkaclient.net.pipeline import Pipeline
+
+write, commits = Pipeline.send, []
+
+def writing(self, buffers, request, **options):
+    if request is not None and request.api == "OFFSET_COMMIT":
+        commits.append(request)
+        if len(commits) == 3:
+            os.kill(os.getpid(), signal.SIGSTOP)
+    return write(self, buffers, request, **options)
+
+Pipeline.send = writing
+
+async def main(bootstrap, topic, group, protocol):
+    async with Consumer(
+        bootstrap,
+        group_id=group,
+        topics=[topic],
+        group_protocol=protocol,
+        session_timeout_ms=6000,
+        max_poll_interval_ms=7000,
+        heartbeat_interval_ms=500,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    ) as consumer:
+        async for record in consumer:
+            try:
+                await consumer.commit()
+            except ConsumerStateError as error:
+                print("refused", error, flush=True)
+            else:
+                print("committed", record.partition, record.offset, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.full
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("protocol", "away_s"), [("classic", 10), ("consumer", 50)])
+async def test_a_process_that_was_stopped_in_a_commit_takes_nothing_back(
+    group: Group, protocol: str, away_s: float
+) -> None:
+    """For longer than its session, and ``max.poll.interval.ms``: another member has its partitions,
+    and has committed. The late commit is refused, and the member joins again."""
+    await group.produce(200)
+    where = (group.bootstrap, group.topic, group.name, protocol)
+    victim = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", STOPPED_IN_A_COMMIT, *where), stdout=asyncio.subprocess.PIPE
+    )
+    assert victim.stdout is not None
+    try:
+        told = [(await victim.stdout.readline()).split() for _ in range(2)]
+        assert [each[0] for each in told] == [b"committed"] * 2
+        await asyncio.sleep(away_s)
+        async with group.consumer(group_protocol=protocol, auto_commit_interval_ms=200) as other:
+            await group.until(lambda: len(other.seen) == 198, other)
+            assert len(set(other.seen)) == 198
+            await other.consumer.commit()
+            victim.send_signal(signal.SIGCONT)
+            assert (await victim.stdout.readline()).startswith(b"refused")
+            await group.until(lambda: other.count < PARTITIONS, other)
+            committed = await other.consumer.committed(group.partitions)
+            assert sum(filter(None, committed.values())) == 200
+            await group.produce(200)
+            line = (await victim.stdout.readline()).split()
+            assert int(line[2]) >= (committed[TopicPartition(group.topic, int(line[1]))] or 0)
+            assert victim.returncode is None
+    finally:
+        victim.send_signal(signal.SIGCONT)
+        victim.terminate()
+        await victim.wait()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 EXIT_S = 60.0
+SESSION_S = 45.0  # default session.timeout.ms, after which a killed member loses its partitions
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -222,7 +223,10 @@ async def test_each_order_gets_one_invoice(kafka_cluster, topic) -> None:
     def billing(name: str) -> AbstractAsyncContextManager[Process]:
         return running("consume_transform_produce.py", *arguments, "--id", name)
 
-    async with reading(kafka_cluster.bootstrap, target) as seen, asyncio.timeout(EXIT_S):
+    async with (
+        reading(kafka_cluster.bootstrap, target) as seen,
+        asyncio.timeout(SESSION_S + EXIT_S),
+    ):
         async with billing("a"):
             await seen(300)  # killed at the end of the block
         async with billing("b") as terminated, billing("a"):

@@ -153,7 +153,7 @@ class Load:
 
     def fill(self, partition: int) -> BufferFullError:
         """Send more records for one partition, until one finds no room."""
-        for _ in range(1000):
+        for _ in range(BUFFER // len(b"full")):
             try:
                 delivery = self._producer.send_nowait(self._topic, b"full", partition=partition)
             except BufferFullError as error:

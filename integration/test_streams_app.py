@@ -44,20 +44,25 @@ class Instance:
     def __init__(self, process: Process) -> None:
         self.process = process
         self.tasks: dict[str, str] = {}
+        self.has_started = asyncio.Event()
+        """Set when it has printed a line or ended. A busy machine starts a process slowly."""
         self._changed = asyncio.Condition()
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
         assert self.process.stdout is not None
         async for line in self.process.stdout:
+            self.has_started.set()
             async with self._changed:
                 self.tasks = json.loads(line)
                 self._changed.notify_all()
+        self.has_started.set()
 
     def running(self) -> int:
         return list(self.tasks.values()).count("running")
 
     async def runs(self, count: int) -> None:
+        await self.has_started.wait()
         async with asyncio.timeout(30), self._changed:
             await self._changed.wait_for(lambda: self.running() == count)
 

@@ -101,7 +101,7 @@ async def test_what_a_broker_refuses_is_its_records_error(
         for value in values:
             await producer.send_and_wait(topic, value)
     # Of two refused in one commit, the first answer counts: another broker may have the changelog.
-    refused = rf"offset (1, .* to {out}|3, .* to {changelog})-0 make a batch of 50\d\d b"
+    refused = rf"offset (1, .* to {out}|3, .* to {changelog})-0: a batch of 50\d\d b"
     with pytest.raises(ProcessingError, match=refused):
         await made("fail").run()
 

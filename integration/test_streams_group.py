@@ -59,13 +59,13 @@ def made(
 
 
 @asynccontextmanager
-async def load(bootstrap: str, topic: str) -> AsyncIterator[None]:
+async def load(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> AsyncIterator[None]:
     """Send about 50 records a second to each partition."""
 
     async def send() -> None:
         async with Producer(bootstrap, linger_ms=0) as producer:
             while True:
-                for partition in range(PARTITIONS):
+                for partition in range(partitions):
                     await producer.send(topic, b"v", b"k", partition=partition)
                 await asyncio.sleep(0.02)
 
@@ -100,17 +100,42 @@ async def generation(bootstrap: str, group: str) -> tuple[str, ...]:
 async def test_tasks_that_stay_do_not_stop_while_others_move(
     kafka_cluster, topic, create_topic, tmp_path, caplog, guarantee
 ) -> None:
+    for attempt in range(3):
+        caplog.clear()
+        names = topic, create_topic, tmp_path / str(attempt), attempt, guarantee
+        staying, longest, machine = await _pauses_while_others_move(kafka_cluster, *names)
+        # A transaction that meets the end of its generation is repeated, which takes seconds.
+        if "ILLEGAL_GENERATION" not in caplog.text:
+            break
+    assert staying < max(0.5, 3 * machine)
+    # A task that moves takes several steps, and never waits for the end of a session.
+    assert longest < max(3, 10 * machine)
+    assert "its changelog" not in caplog.text
+    assert "failed" not in caplog.text
+
+
+async def _pauses_while_others_move(
+    cluster, name, create_topic, folder, attempt, guarantee
+) -> tuple[float, float, float]:
+    """The longest pause, in seconds, of a task that stays, of any task, and of a task of another
+    application, in whose group nothing moves: that is of the machine."""
+    bootstrap, topic = cluster.bootstrap, f"{name}-{attempt}"
     await create_topic(topic, PARTITIONS)
-    seen, options = Seen(), {"processing_guarantee": guarantee}
-    first = made(kafka_cluster, topic, tmp_path / "a", seen, **options)
-    async with load(kafka_cluster.bootstrap, topic), running(first) as task:
+    await create_topic(other_topic := f"{topic}-other", 1)
+    seen, usual, options = Seen(), Seen(), {"processing_guarantee": guarantee}
+    first = made(cluster, topic, folder / "a", seen, **options)
+    undisturbed = made(cluster, other_topic, folder / "other", usual, **options)
+    async with (
+        load(bootstrap, topic),
+        load(bootstrap, other_topic, 1),
+        running(first) as task,
+        running(undisturbed) as beside,
+    ):
         await runs(first, 4, task)
-        alone = time.monotonic()
-        await asyncio.sleep(2)
+        await runs(undisturbed, 1, beside)
+        await asyncio.sleep(1)
         began = time.monotonic()
-        # On a slow machine, commits alone take half a second.
-        usual = max(seen.longest_gap(each, alone, began) for each in range(PARTITIONS))
-        second = made(kafka_cluster, topic, tmp_path / "b", seen, **options)
+        second = made(cluster, topic, folder / "b", seen, **options)
         async with running(second) as other:
             await runs(second, 2, other)
             await runs(first, 2, task)
@@ -120,10 +145,7 @@ async def test_tasks_that_stay_do_not_stop_while_others_move(
         await asyncio.sleep(0.5)
         gaps = {partition: seen.longest_gap(partition, began) for partition in range(PARTITIONS)}
         assert all(seen.by[partition] == {"a"} for partition in stay)
-        assert max(gaps[partition] for partition in stay) < max(0.5, 3 * usual)
-        assert max(gaps.values()) < 3
-    assert "its changelog" not in caplog.text
-    assert "failed" not in caplog.text
+        return max(gaps[p] for p in stay), max(gaps.values()), usual.longest_gap(0, began)
 
 
 async def test_new_partitions_of_an_input_are_read_after_the_next_rebalance(

@@ -102,6 +102,7 @@ class World:
 
 async def settled(pair: list[Instance]) -> list[Instance]:
     """The owner and the standby, once the task has moved to where it stays."""
+    await asyncio.gather(*(each.has_started.wait() for each in pair))
     async with asyncio.timeout(30):
         while True:
             found = sorted(pair, key=lambda each: not each.running())

@@ -51,8 +51,8 @@ CONFIG = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
 @pytest.fixture(
     scope="module",
     params=[
-        *("3.9.2", "4.3.1"),
-        *(pytest.param(version, marks=pytest.mark.full) for version in ("4.0.2", "4.4.0")),
+        "3.9.2",
+        *(pytest.param(version, marks=pytest.mark.full) for version in ("4.0.2", "4.3.1", "4.4.0")),
     ],
 )
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:

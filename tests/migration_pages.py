@@ -32,6 +32,11 @@ class Page:
         parts = re.split(r"^##+ (.+)\n", self.text, flags=re.MULTILINE)
         return dict(zip(parts[1::2], parts[2::2], strict=True))
 
+    def unchanged(self, title: str) -> list[str]:
+        """The names that a section lists as unchanged, beside its table."""
+        found = re.search(r"^Unchanged\b.*?\.$", self.sections[title], re.MULTILINE | re.DOTALL)
+        return names(found[0]) if found else []
+
     def tables(self, title: str) -> list[list[list[str]]]:
         """The tables of a section: rows of cells, without heads."""
         found: list[list[list[str]]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import io
 import json
 import logging
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkaclient
-from kafkaclient import Producer
+from kafkaclient import Consumer, Producer
 from kafkaclient.errors import AuthenticationError, KafkaError
 from kafkaclient.log_fields import NAMES, log_fields
 from kafkaclient.testing import FakeCluster
+from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake.serving import Sasl
 from tests.code_blocks import Block, runs
 
@@ -29,17 +31,10 @@ POLICY_VIOLATION, TOPIC_AUTHORIZATION_FAILED = 44, 29
 
 ALOUD = {"warning", "error", "exception", "critical", "log"}
 WITHOUT = {
-    "%s failed; the producer cannot go on",
-    "%s",  # the metadata task has ended
     "%s; the certificates read before stay in use",
-    "a listener failed on new metadata",
     "adding partitions to a transaction failed",
     "ending a transaction failed",
-    "the cluster answers again: no metadata could be fetched for %.1f s",
-    "no broker has answered for %.0f s: asking the bootstrap servers again",
-    "refreshing the metadata failed in an unexpected way",
     "sending offsets to a transaction failed",
-    "the client has moved from cluster %s to cluster %s, which the bootstrap servers lead to",
     "the event loop stood still for %.1f s, and nothing was sent meanwhile: something in "
     "this program computes or waits without awaiting; asyncio's debug mode names it",
 }
@@ -121,7 +116,7 @@ def _cluster() -> FakeCluster:
 async def test_a_failed_record(caplog: pytest.LogCaptureFixture) -> None:
     fake = _cluster()
     fake.fail_produce("t", 0, POLICY_VIOLATION)
-    async with Producer(fake.bootstrap, dialer=fake) as producer:
+    async with Producer(fake.bootstrap, dialer=fake, client_id="shop") as producer:
         producer.send_nowait("t", b"x")
         await producer.flush()
     assert _fields(caplog, "no caller checked") == {
@@ -129,19 +124,20 @@ async def test_a_failed_record(caplog: pytest.LogCaptureFixture) -> None:
         "partition": 0,
         "code": POLICY_VIOLATION,
         "maybe_written": False,
+        "client_id": "shop",
     }
 
 
 async def test_records_left_at_the_stop(caplog: pytest.LogCaptureFixture) -> None:
     fake = _cluster()
-    producer = Producer(fake.bootstrap, dialer=fake, linger_ms=0)
+    producer = Producer(fake.bootstrap, dialer=fake, client_id="shop", linger_ms=0)
     await producer.start()
     await producer.send_and_wait("t", b"x")
     fake.stall_broker(0)
     delivery = producer.send_nowait("t", b"x")
     await producer.stop(0.01)
     assert delivery.exception() is not None
-    assert _fields(caplog, "records undelivered") == {"maybe_written": True}
+    assert _fields(caplog, " undelivered") == {"maybe_written": True, "client_id": "shop"}
 
 
 async def test_a_lost_connection_names_its_broker(caplog: pytest.LogCaptureFixture) -> None:
@@ -154,6 +150,38 @@ async def test_a_lost_connection_names_its_broker(caplog: pytest.LogCaptureFixtu
     lost = [r for r in caplog.records if "the connection to broker 0" in r.getMessage()]
     assert lost
     assert all(vars(record)["broker"] == 0 for record in lost)
+
+
+@virtual_time
+async def test_messages_about_a_cluster_name_their_client(caplog: pytest.LogCaptureFixture) -> None:
+    """Two clients of one program are told apart, although both lose the same brokers."""
+    caplog.set_level(logging.INFO)
+    fake = _cluster()
+    options: dict[str, Any] = {
+        "dialer": fake,
+        "metadata_max_age_ms": 500,
+        "metadata_recovery_rebootstrap_trigger_ms": 1000,
+    }
+    async with (
+        Producer(fake.bootstrap, client_id="orders", **options) as producer,
+        Consumer(fake.bootstrap, client_id="billing", **options) as consumer,
+    ):
+        consumer.assign([("t", 0)])
+        fake.stop_broker(0)
+        sending = asyncio.create_task(producer.send_and_wait("new", b"x"))
+        looking = asyncio.create_task(consumer.offsets([("new", 0)], "latest"))
+        await asyncio.sleep(20)
+        fake.start_broker(0)
+        await asyncio.sleep(10)
+        sending.cancel()
+        looking.cancel()
+        await asyncio.wait((sending, looking))
+    told: dict[str, set[object]] = {}
+    for record in caplog.records:
+        if record.name.startswith(("kafkaclient.cluster", "kafkaclient.net")):
+            told.setdefault(record.name, set()).add(vars(record).get("client_id"))
+    loggers = [f"kafkaclient.cluster.{each}" for each in ("identity", "link", "metadata", "waits")]
+    assert [told[name] for name in loggers] == [{"orders", "billing"}] * len(loggers)
 
 
 async def test_a_refused_login_names_its_broker(caplog: pytest.LogCaptureFixture) -> None:

@@ -140,6 +140,12 @@ def _our_defaults(spellings: list[str]) -> str:
     return ", ".join(dict.fromkeys(shown))
 
 
+def _plain(default: str) -> str:
+    """A default without its notation: librdkafka's are text, in small letters, empty for none."""
+    text = default.strip("`'").lower()
+    return "" if text in (NO_LITERAL, "none") else text
+
+
 def _is_refused(name: str) -> bool:
     try:
         ProducerConfig.build("localhost:9092", {name: "another value"})
@@ -163,7 +169,10 @@ def test_the_options_are_complete_and_their_defaults_right(page: Page) -> None:
         else:
             assert ours in ("not needed", "not available")
             assert _is_refused(name), name
-    told = [names(row[0])[0] for row in table]
+    unchanged = page.unchanged("Which option becomes which?")
+    for name in unchanged:
+        assert _plain(theirs[name]) == _plain(_our_defaults([name])), name
+    told = [*unchanged, *(names(row[0])[0] for row in table)]
     if page is CONFLUENT:
         refused = [name for part in without[:2] for row in part for name in names(row[0])]
         assert all(map(_is_refused, refused))
@@ -190,7 +199,8 @@ def test_errors_about_options_of_librdkafka_say_what_the_page_says() -> None:
 @describes_installed
 def test_confluent_kafka_knows_every_name_of_the_page() -> None:
     *tables, own = CONFLUENT.tables("Which option becomes which?")
-    told = [name for table in tables for row in table for name in names(row[0])]
+    told = CONFLUENT.unchanged("Which option becomes which?")
+    told += [name for table in tables for row in table for name in names(row[0])]
     told += [names(row[0])[0] for row in own]
     for name in told:
         value = {} if name == "default.topic.config" else "\0"
@@ -231,7 +241,8 @@ def test_the_methods_are_complete_and_exist(page: Page) -> None:
         CONFLUENT: _public(confluent_kafka.Producer, AIOProducer) | {"len(producer)"},
         KAFKA_PYTHON: _public(kafka.KafkaProducer) | {"KafkaProducer"},
     }[page]
-    told = {names(row[0])[0]: row[1] for row in table}
+    told = {name: f"`{name}`" for name in page.unchanged("Which method becomes which?")}
+    told |= {names(row[0])[0]: row[1] for row in table}
     assert told.keys() == theirs
     for name, ours in told.items():
         for each in names(ours):
@@ -244,7 +255,10 @@ def test_the_methods_are_complete_and_exist(page: Page) -> None:
 
 def test_the_methods_of_aiokafkas_consumer_are_complete_and_exist() -> None:
     (table,) = AIOKAFKA.tables("Which method of a consumer becomes which?")
-    told = {names(row[0])[0]: names(row[1]) for row in table}
+    told = {
+        name: [name] for name in AIOKAFKA.unchanged("Which method of a consumer becomes which?")
+    }
+    told |= {names(row[0])[0]: names(row[1]) for row in table}
     assert told.keys() == _public(aiokafka.AIOKafkaConsumer)
     for name, ours in told.items():
         assert ours
@@ -255,7 +269,8 @@ def test_the_methods_of_aiokafkas_consumer_are_complete_and_exist() -> None:
 @each_page
 def test_the_results_are_complete_and_exist(page: Page) -> None:
     (table,) = page.tables("Which result becomes which?")
-    told = {names(row[0])[0]: row[1] for row in table}
+    told = {name: f"`{name}`" for name in page.unchanged("Which result becomes which?")}
+    told |= {name: row[1] for row in table for name in names(row[0])}
     fields = {
         AIOKAFKA: aiokafka.structs.RecordMetadata._fields,
         CONFLUENT: (),
@@ -297,15 +312,16 @@ def _code_of(page: Page, name: str) -> int | None:
 @each_page
 def test_the_errors_exist_and_their_codes_are_the_same(page: Page) -> None:
     (table,) = page.tables("Which error becomes which?")
-    for theirs, ours, _ in table:
-        (name,) = names(theirs)
-        for each in names(ours):
+    told = [(names(theirs), names(ours)) for theirs, ours, _ in table]
+    told += [([name], [name]) for name in page.unchanged("Which error becomes which?")]
+    for name, ours in ((name, ours) for theirs, ours in told for name in theirs):
+        for each in ours:
             assert issubclass(getattr(errors, each), KafkaError)
         code = _code_of(page, name)
         if code is not None:
             assert code in BROKER_ERRORS
             kind = _OF_THIS_CLIENT.get(code) or type(broker_error(code))
-            assert kind.__name__ in names(ours), name
+            assert kind.__name__ in ours, name
 
 
 # --- the partition of a key -----------------------------------------------------------------------

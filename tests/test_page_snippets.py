@@ -19,7 +19,7 @@ import pytest
 from aiohttp import web
 
 import kafkaclient.telemetry
-from kafkaclient import DeliveryFuture, Producer
+from kafkaclient import Consumer, DeliveryFuture, Producer
 from kafkaclient.config import ProducerConfig
 from kafkaclient.reader import Reader
 from kafkaclient.spark.options import WriteOptions
@@ -27,6 +27,7 @@ from kafkaclient.streams import StreamsApp, TaskId, TopologyTest
 from kafkaclient.telemetry.format import as_message
 from kafkaclient.testing import FakeCluster
 from kafkaclient.testing.clock import virtual_time
+from kafkaclient.wire.api import ApiKey
 from tests.code_blocks import Block, runs
 
 PRODUCER = 'async with Producer("localhost:9092") as producer:'
@@ -132,6 +133,28 @@ def test_a_batch(block: Block, fake: FakeCluster, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == "0 2\n"
 
 
+@runs("docs/how-to/nothing-is-consumed.md")
+async def test_the_log_of_assigned_partitions(
+    block: Block, fake: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = logging.getLogger("kafkaclient").level
+    fake.create_topic("single", 1)
+    try:
+        block.run()
+        async with Consumer(
+            fake.bootstrap,
+            group_id="g",
+            topics=["single"],
+            dialer=fake,
+            auto_offset_reset="earliest",
+        ) as consumer:
+            fake.add_record("single", b"1")
+            assert (await consumer.getone()).value == b"1"
+    finally:
+        logging.getLogger("kafkaclient").setLevel(before)
+    assert "(single-0) added" in caplog.text
+
+
 @runs("docs/how-to/nothing-is-sent.md")
 async def test_the_log_of_connections(
     block: Block, fake: FakeCluster, caplog: pytest.LogCaptureFixture
@@ -170,6 +193,17 @@ async def test_hooks(block: Block, fake: FakeCluster, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.startswith("1 records took 2.")
 
 
+@runs("docs/how-to/operations.md", having="KafkaMetric")
+def test_metrics_of_the_application(
+    block: Block, fake: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.subscribe_metrics("org.apache.kafka.shop.")
+    block.run(dialer=fake)
+    assert "instance 00000000-0000-0000-0000-000000000001" in capsys.readouterr().out
+    (pushed,) = fake.requests_of(ApiKey.PUSH_TELEMETRY)
+    assert b"org.apache.kafka.shop.orders.waiting" in pushed.message.metrics
+
+
 async def _batch(fake: FakeCluster) -> Any:
     async with (
         Producer(fake.bootstrap, dialer=fake) as producer,
@@ -187,7 +221,7 @@ def test_a_batch_of_the_reader(block: Block, fake: FakeCluster) -> None:
     assert values(fake, "copy") == [b"value"]
 
 
-@runs("docs/how-to/streams.md", without="DeadLetter", together=True, name="blocks")
+@runs("docs/how-to/streams.md", together=True, name="blocks")
 def test_streams(blocks: list[Block]) -> None:
     names: dict[str, Any] = {"__name__": __name__}
     for block in blocks:
@@ -199,7 +233,7 @@ def test_streams(blocks: list[Block]) -> None:
         assert [record.value for record in test.records(names["totals"])] == [3, 7]
 
 
-@runs("docs/how-to/streams.md", having="DeadLetter")
+@runs("docs/how-to/streams-failures.md")
 def test_dead_letters(block: Block, tmp_path: Path) -> None:
     app = StreamsApp("localhost:9092", application_id="a", state_dir=str(tmp_path))
     block.run({"app": app})
@@ -241,9 +275,13 @@ def test_exactly_once(block: Block, fake: FakeCluster) -> None:
             await producer.send_and_wait("orders", b"1", key=b"k")
 
     asyncio.run(orders())
-    ends = "consumer.group_metadata)"
+    ends = "batch.next_offsets, consumer.group_metadata\n                    )"
     earliest = {'"read_committed",': '"read_committed", auto_offset_reset="earliest",'}
-    replaced = {ends: f"{ends}\n        break", **earliest}
+    replaced = {
+        ends: f"{ends}\n                break",
+        "while True:": "for _ in range(1):",
+        **earliest,
+    }
     block.run({"invoice": lambda order: b"for " + order}, dialer=fake, replaced=replaced)
     assert [record.value for record in fake.committed_log("invoices", 0)] == [b"for 1"]
     assert fake.committed_offset("billing", "orders", 0) == 1

@@ -56,6 +56,8 @@ class Outcome:
     tasks: int
     windows: Sequence[Window]
     """In the order of time."""
+    may_repeat: bool = False
+    """At least once: records may be counted and written again, but none may be left out."""
     wrong: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     """Window -> records whose number does not follow the last number of the key."""
     examples: list[str] = field(default_factory=list)
@@ -67,7 +69,8 @@ class Outcome:
         """Take the next records of a partition."""
         for key, number, at in records:
             task = partition_for_key(key, self.tasks)
-            if number != self._last[key] + 1:
+            expected = self._last[key] + 1
+            if number > expected or (number < expected and not self.may_repeat):
                 window = self._window_at(at)
                 self.wrong[window] += 1
                 last = self._last[key]
@@ -80,7 +83,7 @@ class Outcome:
         window."""
         for key in sent.keys() | self._last.keys():
             count, last = sent.get(key, 0), self._last[key]
-            if last != count:
+            if last < count or (last > count and not self.may_repeat):
                 self.wrong[self.windows[-1].name] += 1
                 self._note(f"at the end: {key!r}: {last} of {count}")
 

@@ -79,7 +79,7 @@ class _Parser:
         self._grouped_by: set[str] = set()
 
     def query(self) -> Query:
-        evaluate = self._comparison()
+        evaluate = self._conjunction()
         if self._place < len(self._tokens):
             raise self._unexpected()
         return Query(self._selectors, self._grouped_by, evaluate)
@@ -112,6 +112,17 @@ class _Parser:
         return PromqlError(f"{self._text!r}: expected {wanted}, found {self._peek()!r}")
 
     # --- grammar ------------------------------------------------------------------------------
+
+    def _conjunction(self) -> _Evaluate:
+        left = self._comparison()
+        if not self._accept("and"):
+            return left
+        right = self._conjunction()
+        return lambda pages: {
+            labels: value
+            for labels, value in _vector(left(pages)).items()
+            if labels in _vector(right(pages))
+        }
 
     def _comparison(self) -> _Evaluate:
         left = self._difference()

@@ -5,7 +5,6 @@ They show what ``report.html`` shows. Their colors suit light pages and dark pag
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -32,10 +31,11 @@ TEXT = "#7a8490"  # contrast of four to one with white and with near-black
 _GRID = "#7a849040"
 _DECISIONS_OF = ("default", "linger 0", "kip794 adaptive linger 5", "sticky linger 5")
 BAR_INCHES = 0.24
-_NAMES = {
+NAMES = {
     OURS: OURS,
     "aiokafka": "aiokafka",
     "confluent": "librdkafka (confluent-kafka)",
+    "franz-go": "franz-go",
     "java": "Java",
 }
 
@@ -73,25 +73,30 @@ def draw_pictures(results_folder: Path, pictures: Path) -> list[Path]:
     pictures.mkdir(parents=True, exist_ok=True)
     written = []
     with matplotlib.rc_context(STYLE):
-        for name, figure in _figures(results, decisions, _stalled(results_folder)):
+        for name, figure in _figures(results, decisions):
             path = pictures / f"{name}.svg"
             figure.savefig(path, transparent=True, metadata={"Date": None, "Creator": None})
             written.append(path)
     return written
 
 
-def _stalled(folder: Path) -> Mapping[str, Any] | None:
-    """The results of benchmarks/stalled_broker.py, if the folder has them, too."""
-    path = folder / "stalled-broker.json"
-    return json.loads(path.read_text("utf-8")) if path.exists() else None
+def draw_at_a_glance(
+    path: Path, rate: float, late_ms: Mapping[str, float], stalled: Mapping[str, Any]
+) -> None:
+    """Two panels: without keys and one broker late, the average latency by client; with keys and
+    one that takes nothing, the records for the others (results of benchmarks/stalled_broker.py).
+
+    Raises ModuleNotFoundError without matplotlib.
+    """
+    matplotlib = import_module("matplotlib")
+    matplotlib.use("svg")
+    with matplotlib.rc_context(STYLE):
+        figure = _at_a_glance(rate, late_ms, stalled)
+        figure.savefig(path, transparent=True, metadata={"Date": None, "Creator": None})
 
 
-def _figures(
-    results: Results, decisions: Sequence[Decisions], stalled: Mapping[str, Any] | None
-) -> Iterator[tuple[str, Any]]:
-    for number, (rate, found) in enumerate(rows(results).items()):
-        if number == 0 and stalled is not None:
-            yield "one-slow-broker", _at_a_glance(rate, found, stalled)
+def _figures(results: Results, decisions: Sequence[Decisions]) -> Iterator[tuple[str, Any]]:
+    for rate, found in rows(results).items():
         yield f"latency-{rate:g}", _latency(rate, found)
         yield f"distribution-{rate:g}", _distribution(rate, curves(results, found))
         yield f"share-{rate:g}", _share(rate, found)
@@ -136,17 +141,14 @@ def _bars(
     axis.invert_yaxis()
 
 
-def _at_a_glance(rate: float, found: Sequence[Row], stalled: Mapping[str, Any]) -> Any:
-    """One setting of each client: without keys and one broker late, with keys and one that takes
-    nothing (the results of benchmarks/stalled_broker.py)."""
-    late = {row.client: row.avg_ms for row in reversed(found)}
+def _at_a_glance(rate: float, late: Mapping[str, float], stalled: Mapping[str, Any]) -> Any:
     seconds = stalled["options"]["stall"]
     others = {
         client.removesuffix("-send"): run["during, well"]["acked"] / seconds
         for client, run in stalled["runs"].items()
-        if client in (f"{OURS}-send", *_NAMES)
+        if client in (f"{OURS}-send", *NAMES)
     }
-    clients = list(_NAMES)
+    clients = [client for client in NAMES if client in late or client in others]
     figure, axes = subplots(1, 2, 10, 0.9 + BAR_INCHES * len(clients))
     title = f"without keys, one of three brokers 20 ms late:\naverage latency at {rate:,g}/s, ms"
     _bars(axes[0][0], title, clients, [late.get(client) for client in clients])
@@ -157,7 +159,7 @@ def _at_a_glance(rate: float, found: Sequence[Row], stalled: Mapping[str, Any]) 
         f"with keys, one of three brokers takes nothing:\nrecords/s for the others, of {due:,.0f}"
     )
     _bars(axes[0][1], title, clients, [others.get(client) for client in clients], digits=0)
-    axes[0][0].set_yticks(range(len(clients)), _NAMES.values())
+    axes[0][0].set_yticks(range(len(clients)), [NAMES[client] for client in clients])
     axes[0][0].get_yticklabels()[0].set_fontweight("bold")
     return figure
 

@@ -35,7 +35,8 @@ def streams_chaos(*, out: Out, plan: Callable[..., Plan], as_json: AsJson = Fals
     Starts its own brokers and instances on this machine. Instances are restarted, killed (also with
     the loss of their disk), paused by SIGSTOP and cut off from all brokers, for half a second to
     15 s; brokers are killed, restarted and paused, one at a time. Faults of instances overlap.
-    Records are counted exactly once; another client's consumer reads all counts.
+    Another client's consumer reads all counts. At least once, a count may be repeated or ahead, but
+    no record may be missing.
 
     An instance that ends by itself is started again, and reported. The exit status is 1 if a count
     is wrong.

@@ -23,6 +23,7 @@ from experiments.streams_chaos.plan import APPLICATION, Plan
 from experiments.streams_chaos.results import Campaign, Results
 from experiments.streams_chaos.strikes import Strikes, instance_name
 from kafkaclient.admin import Admin
+from kafkaclient.streams.config import AT_LEAST_ONCE
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
 
@@ -110,7 +111,7 @@ class Experiment(BaseExperiment[Plan, Results]):
         drained_s: float,
     ) -> Campaign:
         plan = self.plan
-        outcome = Outcome(plan.tasks, [window])
+        outcome = Outcome(plan.tasks, [window], may_repeat=plan.guarantee == AT_LEAST_ONCE)
         async with self.watcher.working(
             "Reading the counts back", load.sent.total(), lambda: outcome.records
         ):
@@ -126,6 +127,7 @@ class Experiment(BaseExperiment[Plan, Results]):
         gaps = outcome.all_gaps(last, _LEAST_GAP_S)
         return Campaign(
             records=load.sent.total(),
+            repeated=max(0, outcome.records - load.sent.total()),
             wrong=sum(outcome.wrong.values()),
             examples=tuple(outcome.examples),
             rebalances=sum(event.kind == REBALANCED for event in events),

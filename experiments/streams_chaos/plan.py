@@ -11,6 +11,7 @@ from experiments.counting.load import LoadSpec
 from experiments.options import check_positive
 from experiments.streams_chaos.schedule import schedule
 from kafkaclient.errors import ConfigError
+from kafkaclient.streams.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 
 if TYPE_CHECKING:
     from experiments.streams_chaos.schedule import Fault
@@ -45,6 +46,8 @@ class Plan:
     num_standby_replicas: Annotated[
         int, typer.Option("--standbys", help="num.standby.replicas.")
     ] = 1
+    guarantee: Annotated[str, "exactly_once_v2, or at_least_once."] = EXACTLY_ONCE_V2
+    """processing.guarantee"""
     session_timeout_ms: int = 6_000
     drain_timeout_s: float = 180.0
     """How long the application may take, after the faults, to process what is left."""
@@ -58,6 +61,10 @@ class Plan:
             keys=self.keys,
             instance_every=self.instance_every_s,
         )
+        if self.guarantee not in (EXACTLY_ONCE_V2, AT_LEAST_ONCE):
+            raise ConfigError(
+                f"--guarantee must be {EXACTLY_ONCE_V2} or {AT_LEAST_ONCE}, not {self.guarantee}"
+            )
         if self.brokers < REPLICATION and self.broker_every_s:
             raise ConfigError(
                 f"--brokers must be at least {REPLICATION}, not {self.brokers}: topics have "
@@ -97,7 +104,7 @@ class Plan:
         """An instance's options, by the names of :class:`~kafkaclient.streams.StreamsConfig`."""
         return {
             "application_id": APPLICATION,
-            "processing_guarantee": "exactly_once_v2",
+            "processing_guarantee": self.guarantee,
             "num_standby_replicas": self.num_standby_replicas,
             "session_timeout_ms": self.session_timeout_ms,
         }

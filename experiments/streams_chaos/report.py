@@ -28,9 +28,9 @@ def write_report(folder: Path, results: Results) -> None:
             "experiments.streams_chaos",
             "report.html",
             lead=(
-                f"{plan['instances']} instances count {plan['rate']:g} records a second exactly "
-                f"once, in {plan['tasks']} tasks, on {plan['brokers']} brokers, for "
-                f"{plan['seconds']:g} s under faults. Another client's consumer compares every "
+                f"{plan['instances']} instances count {plan['rate']:g} records a second "
+                f"({plan['guarantee']}), in {plan['tasks']} tasks, on {plan['brokers']} brokers, "
+                f"for {plan['seconds']:g} s under faults. Another client's consumer compares every "
                 f"count. session.timeout.ms={plan['session_timeout_ms']}, "
                 f"num.standby.replicas={plan['num_standby_replicas']}, seed {plan['seed']}."
             ),
@@ -48,7 +48,11 @@ def write_report(folder: Path, results: Results) -> None:
 
 def sentence(campaign: Campaign) -> str:
     """The campaign in a sentence."""
-    exact = "every count exact" if not campaign.wrong else f"{campaign.wrong:,} counts wrong"
+    exact = "every count exact"
+    if campaign.wrong:
+        exact = f"{campaign.wrong:,} counts wrong"
+    elif campaign.repeated:
+        exact = f"none lost, {campaign.repeated:,} counted again"
     return (
         f"{campaign.records:,} records, {exact}; {len(campaign.struck)} faults, "
         f"{campaign.rebalances} rebalances, {campaign.evictions} evictions; longest gap "

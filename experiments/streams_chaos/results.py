@@ -23,7 +23,9 @@ class Campaign:
     records: int
     """Records that were sent and acknowledged."""
     wrong: int
-    """Counts that were repeated, left out or missing at the end."""
+    """Counts that were left out or missing at the end; exactly once, also repeated ones."""
+    repeated: int
+    """Counts that were written beyond one for each record."""
     examples: tuple[str, ...]
     """The first wrong counts, in words."""
     rebalances: int

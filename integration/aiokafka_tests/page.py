@@ -14,6 +14,8 @@ RESULTS = {"passes": True, "passes with the facade": True, "not applicable": Fal
 """The results that a row can have -> whether the test passes."""
 
 _HEADING = re.compile(r"### `(?:tests/)?(test_\w+)\.py`")
+_PASS = "Pass: "
+_TEST = re.compile(r"`(test_\w+)`")
 _ROW = re.compile(r"\| `(test_\w+)` \| ([a-z ]+) \|(.*)\|")
 _COUNT = re.compile(r"\| `(test_\w+)\.py` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|")
 
@@ -41,11 +43,13 @@ class Count(NamedTuple):
 
 
 def rows(text: str) -> list[Row]:
-    """The rows of all tables of results in the page's text, in order."""
+    """The results in the page's text, in order: the lists of tests that pass, and the tables."""
     found, module = [], ""
     for line in text.splitlines():
         if heading := _HEADING.match(line):
             module = heading[1]
+        elif line.startswith(_PASS):
+            found += [Row(module, test, "passes", "") for test in _TEST.findall(line)]
         elif row := _ROW.match(line):
             found.append(Row(module, row[1], row[2], row[3].strip()))
     return found

@@ -70,8 +70,7 @@ class Anywhere:
 
 @runs("docs/how-to/clouds.md", having="Producer(")
 def test_the_snippets_log_in_and_send(block: Block, authority_file: Path) -> None:
-    # The fake cluster does not have SCRAM.
-    replaced = {"/etc/kafka/ca.pem": str(authority_file), "SCRAM-SHA-256": "PLAIN"}
+    replaced = {"/etc/kafka/ca.pem": str(authority_file)}
     sasl = Sasl() if "sasl" in block.source else None
     fake = FakeCluster(2, sasl=sasl)
     fake.create_topic("flights", 2)

@@ -17,6 +17,7 @@ from docsite.tables import table
 from kafkaclient.broker_errors import BROKER_ERRORS
 from kafkaclient.config import ProducerConfig, ReaderConfig
 from kafkaclient.config.consumer import ConsumerConfig
+from kafkaclient.prometheus.page import MetricFamilies
 
 ROOT = Path(__file__).parents[2]
 IMPORT = re.compile(r"^\s*from (kafkaclient[\w.]*) import (\w+(?:, \w+)*)")
@@ -31,6 +32,45 @@ OVERRIDES = {
     "kafkaclient.testing.clock.VirtualTimeLoop.time",
 }
 """Methods that Hooks, asyncio and OpenTelemetry describe, and one that is not on the site."""
+NOT_JAVA = {
+    "bootstrap_connect_timeout_ms",
+    "partitioner",  # Java: partitioner.class
+    "partitioner_share_floor",
+    "compression_threads",
+    "on_delivery",
+    "on_error",
+    "hooks",
+    "telemetry",
+    "telemetry_sample",
+    "telemetry_file_bytes",
+    "telemetry_file_ms",
+    "telemetry_retention_ms",
+    "ssl_key_location",
+    "ssl_endpoint_hostname",
+    "ssl_context",
+    "sasl_username",
+    "sasl_password",
+    "sasl_tokenauth",
+    "sasl_kerberos_domain_name",
+    "sasl_kerberos_keytab",
+    "sasl_kerberos_principal",
+    "sasl_kerberos_ticket_cache",
+    "sasl_oauth_token_provider",
+    "sasl_oauthbearer_extensions",
+    "https_ca_location",
+    "https_ca_pem",
+}
+"""Options of this client that no client of Java 4.4 has under this name."""
+NOT_OF_THE_CLIENT = {
+    "producer": {"allow_auto_create_topics"},
+    "consumer": {"metadata_max_idle_ms"},
+    "admin": {
+        "allow_auto_create_topics",
+        "max_in_flight_requests_per_connection",
+        "metadata_max_idle_ms",
+    },
+}
+"""Options that another client of Java has, but not this one."""
 ENTRIES = {entry for page in api.PAGES for entry in page.entries()}
 MODULES = sorted({module for page in api.PAGES for module in page.whole})
 PUBLIC = {module: set(api.public_names(module)) for module in ["kafkaclient", *MODULES]}
@@ -125,6 +165,15 @@ def test_every_option_has_its_text_names_default_and_java() -> None:
     assert "- Java: `linger.ms`, default `5`, importance medium" in producer
 
 
+def test_only_options_that_java_lacks_are_said_to_be_none_of_java() -> None:
+    """The table of Java's options once had only some, and group.id was said not to be Java's."""
+    for page in options.PAGES:
+        entries = re.findall(r"^### `(\w+)`\n(.+?)(?=^##|\Z)", page.text(), re.M | re.S)
+        said = {name for name, entry in entries if "- Java: no option of this name" in entry}
+        ours = NOT_JAVA | NOT_OF_THE_CLIENT[page.java_client]
+        assert said <= ours, page.file
+
+
 def test_every_broker_error_has_its_row() -> None:
     rows = re.findall(r"^\| (-?\d+) \| `(\w+)` \|", broker_errors.page(), re.MULTILINE)
     assert {int(code): name for code, name in rows} == {c: e[0] for c, e in BROKER_ERRORS.items()}
@@ -145,6 +194,15 @@ def test_the_row_of_a_metric() -> None:
         in prometheus_metrics.page()
     )
     assert "`kafkaclient_producer_records_sent_total` | counter" in prometheus_metrics.page()
+
+
+def test_every_metric_of_every_collector_has_a_row() -> None:
+    page = prometheus_metrics.page()
+    kinds = MetricFamilies.__subclasses__()
+    assert len(kinds) == 3
+    for family in (family for kind in kinds for family in kind().all()):  # type: ignore[call-arg]
+        suffix = "_total" if family.type == "counter" else ""
+        assert f"| `{family.name}{suffix}` | {family.type} |" in page
 
 
 def test_every_command_has_its_section() -> None:

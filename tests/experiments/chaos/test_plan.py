@@ -25,6 +25,17 @@ def test_an_outage_takes_the_place_of_the_schedule() -> None:
     assert (fault.kind, fault.at, fault.seconds) == (FaultKind.OUTAGE, 15, 30)
 
 
+def test_encrypted_connections_have_no_faults_of_requests() -> None:
+    plan = Plan(seconds=600, seed=7, kerberos=60)
+    kinds = {fault.kind for fault in plan.faults}
+    assert kinds == set(FaultKind) - {
+        FaultKind.OUTAGE,
+        FaultKind.CUT_BEFORE,
+        FaultKind.CUT_AFTER,
+        FaultKind.CORRUPT,
+    }
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -37,6 +48,9 @@ def test_an_outage_takes_the_place_of_the_schedule() -> None:
         ({"api": "confluent"}, "--api must be one of kafkaclient, aiokafka, not confluent"),
         ({"record_size": 20}, "--record-size must be at least 32"),
         ({"outage": 60}, "--outage must be 0 or more and less than --seconds"),
+        ({"kerberos": 5}, "--kerberos must be 0 or at least 6, not 5"),
+        ({"kerberos": 60, "peers": ("java",)}, "goes with neither --peers nor --api"),
+        ({"kerberos": 60, "api": "aiokafka"}, "goes with neither --peers nor --api"),
         ({"peers": ("java",), "kinds": ("keyed",)}, "needs unkeyed records"),
     ],
 )

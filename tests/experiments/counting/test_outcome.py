@@ -38,6 +38,20 @@ def test_what_is_counted_twice_or_left_out_is_held_against_its_step() -> None:
     assert left_out.wrong["join-2"] == 1
 
 
+def test_at_least_once_a_count_may_be_repeated_or_ahead_but_not_left_out() -> None:
+    def wrong(*numbers: int, sent: int) -> int:
+        made = Outcome(2, [START], may_repeat=True)
+        made.add(Counted(A, number, 101.0) for number in numbers)
+        made.end({A: sent})
+        return made.wrong["start"]
+
+    assert not wrong(1, 2, 1, 2, 3, sent=3)
+    assert not wrong(1, 2, 3, sent=2)
+    assert wrong(1, 3, sent=3)
+    assert wrong(1, 2, sent=3)
+    assert wrong(1, 2, 3, 2, sent=3), "the last one is too low"
+
+
 def test_what_is_missing_at_the_end() -> None:
     assert outcome((A, 1, 101.0), sent={A: 2}).wrong == {"join-2": 1}
     assert outcome(sent={A: 1}).wrong == {"join-2": 1}

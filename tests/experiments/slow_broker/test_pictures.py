@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,15 +84,13 @@ def test_the_command_says_what_it_wrote_or_why_not(folder: Path) -> None:
     assert "does not hold the results" in failed.stderr
 
 
-def test_beside_results_with_keys_one_picture_shows_both(folder: Path) -> None:
+def test_one_picture_shows_late_and_stalled_brokers(tmp_path: Path) -> None:
     run = {"during, well": {"acked": 1500}}
-    found = {
+    stalled = {
         "options": {"stall": 1.0, "rate": 3000.0, "stalled": 1, "brokers": 3},
         "runs": {"kafkaclient-send": run, "kafkaclient-nowait": {}, "confluent": run},
     }
-    (folder / "results" / "stalled-broker.json").write_text(json.dumps(found), "utf-8")
-    first, *_ = pictures.draw_pictures(folder / "results", folder / "drawn")
-    assert first.name == "one-slow-broker.svg"
-    text = first.read_text("utf-8")
+    pictures.draw_at_a_glance(tmp_path / "a.svg", 2048, {"kafkaclient": 8.0}, stalled)
+    text = (tmp_path / "a.svg").read_text("utf-8")
     for words in ("average latency at 2,048/s", "of 2,000", "8.0", "1,500", "not measured"):
         assert words in text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from experiments.experiment import REPORT, SUMMARY
 from experiments.streams_chaos.gaps import KindGaps
 from experiments.streams_chaos.plan import Plan
-from experiments.streams_chaos.report import write_report
+from experiments.streams_chaos.report import sentence, write_report
 from experiments.streams_chaos.results import Campaign, Results
 from experiments.streams_chaos.schedule import Fault, FaultKind
 from experiments.streams_chaos.strikes import Struck
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def results(wrong: int = 0) -> Results:
+def results(wrong: int = 0, repeated: int = 0) -> Results:
     fault = Fault(at=1.0, kind=FaultKind.CUT_OFF, which=2, seconds=3.0)
     return Results(
         Plan().as_json(),
@@ -25,6 +25,7 @@ def results(wrong: int = 0) -> Results:
         campaign=Campaign(
             records=36_000,
             wrong=wrong,
+            repeated=repeated,
             examples=("task 0_1: <key>",) if wrong else (),
             rebalances=12,
             evictions=3,
@@ -59,6 +60,12 @@ def test_before_the_end_there_is_nothing_to_report(tmp_path: Path) -> None:
 def test_a_wrong_count_is_an_error() -> None:
     assert results().is_clean
     assert not results(wrong=1).is_clean
+
+
+def test_a_repeated_count_is_told() -> None:
+    campaign = results(repeated=7).campaign
+    assert campaign is not None
+    assert "36,000 records, none lost, 7 counted again; 1 faults" in sentence(campaign)
 
 
 def test_the_page(tmp_path: Path) -> None:

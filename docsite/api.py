@@ -102,6 +102,7 @@ PAGES = (
             "PartitionLoad",
             "Serializer",
             "SerializationContext",
+            "KafkaMetric",
             "Hooks",
             "FinishedBatch",
             "ConsumedBatch",

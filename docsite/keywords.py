@@ -26,7 +26,9 @@ Made from the declarations of the options by ``make keywords``. Only type checke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict
+
+from kafkaclient.types import Key_co, Key_contra, Value_co, Value_contra
 
 if TYPE_CHECKING:
     import ssl
@@ -39,9 +41,17 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.serializers import Serializer
     from kafkaclient.producer.partitioning.partitioners import Partitioner
 '''
+_SERIALIZERS = ("key_serializer", "value_serializer")
+"""Type checkers learn from these what a producer sends. A producer without them sends bytes."""
+_SERIALIZING = """
+
+class SerializingKeywords(ProducerKeywords, Generic[Key_contra, Value_contra], total=False):
+    \"\"\"The options of ``Producer`` and ``SyncProducer``, with serializers.\"\"\"
+
+"""
 _CLASSES: dict[type[Options], tuple[str, str]] = {
     ClientConfig: ("ClientKeywords", "all clients"),
-    ProducerConfig: ("ProducerKeywords", "`Producer` and `SyncProducer`"),
+    ProducerConfig: ("ProducerKeywords", "`Producer` and `SyncProducer`, without serializers"),
     ReaderConfig: ("ReaderKeywords", "`Reader`"),
     ConsumerConfig: ("ConsumerKeywords", "`Consumer` and `SyncConsumer`"),
     AdminConfig: ("AdminKeywords", "`Admin`"),
@@ -55,11 +65,15 @@ def text() -> str:
         parent = config.__bases__[0]  # the options are inherited, and so are their types
         base = _CLASSES[parent][0] if parent in _CLASSES else "TypedDict"
         inherited = _fields(parent) if parent in _CLASSES else {}
-        parts.append(f"\n\nclass {name}({base}, total=False):\n")
+        generic = ", Generic[Key_co, Value_co]" if config is ConsumerConfig else ""
+        parts.append(f"\n\nclass {name}({base}{generic}, total=False):\n")
         parts.append(f'    """The options of {clients.replace("`", "``")}."""\n\n')
         for each, annotation in _fields(config).items():
-            if inherited.get(each) != annotation:
+            if inherited.get(each) != annotation and each not in _SERIALIZERS:
                 parts.append(f"    {each}: {annotation}\n")
+        if config is ProducerConfig:
+            parts.append(_SERIALIZING)
+            parts += [f"    {each}: {_fields(config)[each]}\n" for each in _SERIALIZERS]
     ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(MODULE), "-"]
     done = subprocess.run(  # noqa: S603 - our own words
         ruff, input="".join(parts), capture_output=True, text=True, check=True

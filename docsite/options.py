@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import inspect
+import re
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -46,7 +47,7 @@ class OptionsPage:
             sections.setdefault(option.section, []).append(option)
         texts, java = _texts(self.config), _java_options(self.java_client)
         rows = (
-            (f"[`{each.name}`](#{each.name})", _default(each), _unit(each) or "", section)
+            (f"[`{each.name}`](#{each.name})", _short(_default(each)), _unit(each) or "", section)
             for section, options in sections.items()
             for each in options
         )
@@ -74,7 +75,8 @@ def _texts(config: type) -> dict[str, str]:
 
 
 def _java_options(client: str) -> dict[str, tuple[str, str]]:
-    """The default and the importance of each option of a Java client 4.4.0, by name."""
+    """The default and the importance of each option of a Java client 4.4.0, by name: all options
+    of its ConfigDef that are not internal."""
     with _JAVA.open(newline="", encoding="utf-8") as lines:
         rows = csv.reader(lines, delimiter="\t")
         return {name: (value, importance) for of, name, value, importance in rows if of == client}
@@ -91,7 +93,7 @@ def _entry(option: Option, text: str, java: dict[str, tuple[str, str]]) -> str:
     if unit := _unit(option):
         facts.append(("Unit", unit))
     if in_java is None:
-        facts.append(("Java", "not an option of Java's client"))
+        facts.append(("Java", "no option of this name"))
     else:
         default, importance = java[in_java]
         shown = f"`{default}`" if default else "none"
@@ -103,6 +105,11 @@ def _entry(option: Option, text: str, java: dict[str, tuple[str, str]]) -> str:
 def _unit(option: Option) -> str | None:
     last = option.name.rpartition("_")[2]
     return _UNITS.get(last) if "number" in option.kind.accepts else None
+
+
+def _short(default: str) -> str:
+    """A default for a column of a table: a class of Java without its package."""
+    return re.sub(r"org\.apache\.kafka\.[\w.]+\.(?=[A-Z])", "", default)
 
 
 def _default(option: Option) -> str:

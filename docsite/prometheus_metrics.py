@@ -6,8 +6,13 @@ from typing import Any
 
 from docsite.tables import table
 from kafkaclient.prometheus.collector import ProducerFamilies
+from kafkaclient.prometheus.consumer import ConsumerFamilies
 from kafkaclient.prometheus.names import (
     BROKER,
+    CONSUMER,
+    CONSUMER_PARTITION,
+    CONSUMER_PREFIX,
+    CONSUMER_TOPIC,
     PARTITION,
     PRODUCER,
     STREAMS,
@@ -32,6 +37,15 @@ native histograms with these buckets.
 """
 
 
+_CONSUMERS = """
+## Consumers
+
+`kafkaclient.prometheus.ConsumerMetricsCollector` exports these metrics
+([how to](../how-to/consume.md#how-do-i-see-the-lag-rebalances-and-commits)). All series have the
+label `client_id`. Averages and maxima are of the last minute. The last column has the name in
+`consumer.metrics()`.
+"""
+
 _STREAMS = """
 ## Streams applications
 
@@ -44,10 +58,13 @@ maxima are of the last minute. The last column has the name in `app.metrics()`.
 def page() -> str:
     """The Markdown text."""
     producer = (PRODUCER, BROKER, TOPIC, PARTITION)
+    consumer = (CONSUMER, CONSUMER_TOPIC, CONSUMER_PARTITION)
     return "\n".join(
         (
             _HEAD,
             _table(ProducerFamilies().all(), "kafkaclient_producer_", "client_id", producer),
+            _CONSUMERS,
+            _table(ConsumerFamilies().all(), CONSUMER_PREFIX, "client_id", consumer),
             _STREAMS,
             _table(
                 StreamsFamilies().all(), STREAMS_PREFIX, "application_id", (STREAMS, STREAMS_TASK)

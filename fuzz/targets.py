@@ -20,7 +20,7 @@ from kafkaclient.net.pending_request import PendingRequest
 from kafkaclient.net.tokens import Token
 from kafkaclient.reader.batch import FetchedPart
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire import api_versions, codec, fetch, produce, topics, transactions
+from kafkaclient.wire import api_versions, codec, fetch, produce, telemetry, topics, transactions
 from kafkaclient.wire import api_versions as sasl
 from kafkaclient.wire.compression import CompressionType, decompress
 from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
@@ -81,7 +81,7 @@ def fetch_response(data: bytes) -> None:
 
 def _calls() -> list[Any]:
     """Every control call but Metadata, in a fixed order."""
-    modules = (api_versions, fetch, sasl, topics, transactions)
+    modules = (api_versions, fetch, sasl, telemetry, topics, transactions)
     kinds = [kind for module in modules for kind in vars(module).values()]
     calls = {k for k in kinds if hasattr(k, "min_version") and not k.__module__.endswith("codec")}
     calls = {call for call in calls if not issubclass(call, FetchCall)}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Hooks,
     )
     from kafkaclient.metrics.snapshot import MetricsSnapshot
+    from kafkaclient.metrics_push.points import KafkaMetric
     from kafkaclient.net.tokens import Token, TokenProvider
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.batches.delivery_future import DeliveryFuture
@@ -73,6 +74,7 @@ __all__ = [
     "Health",
     "Hooks",
     "KafkaError",
+    "KafkaMetric",
     "LoadSnapshot",
     "LoadView",
     "MetricsSnapshot",
@@ -110,6 +112,7 @@ _HOMES = {
     "errors": ("KafkaError",),
     "hooks": ("ConsumedBatch", "FinishedBatch", "FinishedCommit", "FinishedRequest", "Hooks"),
     "metrics.snapshot": ("MetricsSnapshot",),
+    "metrics_push.points": ("KafkaMetric",),
     "net.tokens": ("Token", "TokenProvider"),
     "producer.batches.delivery": ("Delivery",),
     "producer.batches.delivery_future": ("DeliveryFuture",),

@@ -112,6 +112,11 @@ def safe_repr(what: object) -> str:
         return f"{type(what).__name__} (its __repr__ raises an exception)"
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 record``, ``2,000 records``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def defect(
     what: str, cause: BaseException | None = None, kind: type[KafkaError] = KafkaError
 ) -> KafkaError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+    from collections.abc import Mapping
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import OffsetAndMetadata, TopicPartition
@@ -123,11 +123,11 @@ class Hooks:
     def on_commit(self, commit: FinishedCommit) -> None:
         """Offsets of a consumer were committed, or the commit has failed."""
 
-    def on_assigned(self, partitions: Set[TopicPartition]) -> None:
+    def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         """A consumer's group has assigned partitions to it. Its rebalance listener comes after."""
 
-    def on_revoked(self, partitions: Set[TopicPartition]) -> None:
+    def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """A consumer gives up partitions. Its rebalance listener comes after."""
 
-    def on_lost(self, partitions: Set[TopicPartition]) -> None:
+    def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Partitions of a consumer may belong to other members already."""

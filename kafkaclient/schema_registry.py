@@ -228,13 +228,13 @@ class _RegistryDeserializer(_RegistryCodec):
         return self._convert(data, context)
 
     def _check_answer(self, error: Exception) -> None:
-        if getattr(error, "http_status_code", None) not in _NO_SUCH_SCHEMA:
+        if getattr(error, "http_status_code", None) not in NO_SUCH_SCHEMA:
             raise RegistryUnavailableError(
                 f"the schema registry gave no usable answer, so no record is skipped: {error!r}"
             ) from error
 
 
-_NO_SUCH_SCHEMA = (404, 422)  # the record names a schema that the registry does not have
+NO_SUCH_SCHEMA = (404, 422)  # the record names a schema that the registry does not have
 
 
 class AvroSerializer(_RegistrySerializer):

@@ -72,6 +72,11 @@ async def time_limit(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
                 timer.cancel()
 
 
+def why_given_up(error: Exception, seconds: float) -> str:
+    """The text of an error, for messages. The TimeoutError of a time limit has none."""
+    return str(error) or f"no answer within {seconds:g} s"
+
+
 async def wait_within(task: asyncio.Future[T], seconds: float) -> bool:
     """Whether the task is done, after a wait of up to ``seconds``. It is not cancelled."""
     with suppress(TimeoutError):

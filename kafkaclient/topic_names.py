@@ -1,9 +1,11 @@
-"""The names that a topic can have."""
+"""The names that a topic can have, and arguments that name topics or partitions."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import suppress
+from operator import index
+from typing import TYPE_CHECKING, SupportsIndex, TypeVar, cast
 
 from kafkaclient.errors import InvalidTopicError
 from kafkaclient.types import TopicPartition
@@ -48,7 +50,25 @@ def several(values: Iterable[T], what: str) -> tuple[T, ...]:
     a str would otherwise be taken for the names of one character that it consists of."""
     if isinstance(values, (str, bytes, TopicPartition)):
         raise TypeError(
-            f"{what} must be several, not {values!r}: for a single one give [{values!r}]; nothing "
-            "was sent"
+            f"{what} must be several, not {values!r}: for a single one give [{values!r}]"
         )
     return tuple(dict.fromkeys(values))
+
+
+def partition_of(pair: object) -> TopicPartition:
+    """The partition that a caller names by a pair, which may be another client's TopicPartition.
+    Raises TypeError for what is no such pair."""
+    with suppress(TypeError, ValueError):
+        topic, partition = cast("tuple[object, SupportsIndex]", pair)
+        if isinstance(topic, str) and not isinstance(partition, bool):
+            return TopicPartition(topic, index(partition))
+    raise TypeError(f"a partition is a pair of topic and number, as ('orders', 0), not {pair!r}")
+
+
+def several_partitions(pairs: Iterable[object]) -> tuple[TopicPartition, ...]:
+    """The partitions in order, each once. Raises TypeError for what are no pairs."""
+    if isinstance(pairs, str):
+        raise TypeError(
+            f"partitions must be several, not {pairs!r}: for a single one give [({pairs!r}, 0)]"
+        )
+    return tuple(dict.fromkeys(map(partition_of, several(pairs, "partitions"))))

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    # Every type checker knows typing_extensions: default= is in typing only from Python 3.13 on.
+    from typing_extensions import TypeVar
+
+    Key_co = TypeVar("Key_co", default=bytes, covariant=True)
+    Value_co = TypeVar("Value_co", default=bytes, covariant=True)
+    Key_contra = TypeVar("Key_contra", default=Any, contravariant=True)
+    Value_contra = TypeVar("Value_contra", default=Any, contravariant=True)
+else:
+    from typing import TypeVar
+
+    Key_co, Value_co = TypeVar("Key_co", covariant=True), TypeVar("Value_co", covariant=True)
+    Key_contra = TypeVar("Key_contra", contravariant=True)
+    Value_contra = TypeVar("Value_contra", contravariant=True)
 
 __all__ = [
     "NO_OFFSET",

@@ -19,15 +19,15 @@ BEGIN, END = "<!-- extras: make extras -->\n", "<!-- end of extras -->\n"
 SHOWN = 4
 
 WHAT_FOR = {
-    "": "`Producer`, `SyncProducer`, `Reader`, `Admin`, the fake cluster; all codecs",
+    "": "producer, consumer (also sync), reader, admin client, fake cluster; all codecs",
     "uvloop": "a faster event loop for the command line and Spark",
     "properties": "`FileLimits`: partition limits in a `.properties` file",
     "cli": "the command `kafkaclient`",
     "report": "`kafkaclient report`: telemetry, through Spark, into a page",
     "profile": "`kafkaclient perf-test --flame-graph`",
-    "aiokafka": "the drop-in for aiokafka's producer",
+    "aiokafka": "the drop-ins for aiokafka's clients",
     "opentelemetry": "spans and metrics; the service brings its SDK",
-    "prometheus": "`ProducerMetricsCollector`",
+    "prometheus": "pages of producers and consumers",
     "schema-registry": "serializers for Avro, JSON Schema and Protobuf",
     "aws": "logins of Amazon MSK",
     "azure": "logins of Azure Event Hubs",

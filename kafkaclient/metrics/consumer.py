@@ -36,6 +36,8 @@ class ConsumerMetricsSnapshot(NamedTuple):
     """By topic, in order."""
     partitions: dict[TopicPartition, Values]
     """By partition that is assigned now, in order."""
+    brokers: dict[int, Values]
+    """By node id, in order (``consumer-node-metrics``)."""
 
 
 class ConsumerMetrics:
@@ -49,6 +51,10 @@ class ConsumerMetrics:
         self._records = group.meter("records-consumed")
         self._bytes = group.meter("bytes-consumed")
         self._dropped = group.meter("dropped-records")
+        self._idle_ratio = group.average("poll-idle-ratio-avg")
+        self._idle_since: float | None = None
+        """Since when the application waits for records; None: it has some."""
+        self._taken_at = self._asked_at
         self._calls = {
             "FETCH": self._call("fetch", "fetch-latency"),
             "OFFSET_COMMIT": self._call("commit", "commit-latency"),
@@ -70,6 +76,7 @@ class ConsumerMetrics:
         for what in ("heartbeat", "poll", "rebalance"):
             group.read_by(f"last-{what}-seconds-ago", lambda now, what=what: self._ago(what, now))  # type: ignore[misc]
         self._rebalancing_since: float | None = None
+        self._by_node: defaultdict[int, tuple[Group, Windowed]] = defaultdict(_node)
         self._by_topic: defaultdict[str, Values] = defaultdict(
             lambda: {"records-consumed-total": 0, "bytes-consumed-total": 0}
         )
@@ -88,6 +95,12 @@ class ConsumerMetrics:
 
     def polled(self) -> None:
         """A loop asks for records that are not there yet: about once per batch."""
+        now = self._last["poll"] = self._clock()
+        if self._idle_since is None:
+            self._idle_since = now
+
+    def taken(self) -> None:
+        """A member's loop goes on, though it may have found its records fetched already."""
         self._last["poll"] = self._clock()
 
     def asked(self) -> None:
@@ -100,10 +113,15 @@ class ConsumerMetrics:
         return self._clock() - self._asked_at
 
     def consumed(self, topic: str, records: int, nbytes: int) -> None:
-        """Records are handed out. ``nbytes``: the bytes of their keys and values."""
+        """Records are handed out that were not counted before. ``nbytes``: the bytes of their keys
+        and values."""
         now = self._clock()
         self._records.record(records, now)
         self._bytes.record(nbytes, now)
+        if self._idle_since is not None:
+            if now > self._taken_at:
+                self._idle_ratio.record((now - self._idle_since) / (now - self._taken_at), now)
+            self._idle_since, self._taken_at = None, now
         self._by_topic[topic]["records-consumed-total"] += records
         self._by_topic[topic]["bytes-consumed-total"] += nbytes
 
@@ -148,13 +166,16 @@ class ConsumerMetrics:
         pass
 
     def request_done(
-        self, _node_id: int, api: str, nbytes: int, latency_s: float, error: KafkaError | None
+        self, node_id: int, api: str, nbytes: int, latency_s: float, error: KafkaError | None
     ) -> None:
         """A response was read; a request without a response does not count."""
-        seconds = self._calls.get(api)
-        if seconds is None or error is not None:
+        if error is not None:
             return
         now = self._clock()
+        self._by_node[node_id][1].record(latency_s, now)
+        seconds = self._calls.get(api)
+        if seconds is None:
+            return
         seconds.record(latency_s, now)
         if api == "FETCH":
             self._fetch_size.record(nbytes, now)
@@ -166,7 +187,8 @@ class ConsumerMetrics:
     def snapshot(self, lags: Mapping[TopicPartition, int | None]) -> ConsumerMetricsSnapshot:
         """The values of all metrics now. ``lags``: of the assigned partitions, None: not known."""
         known = [lag for lag in lags.values() if lag is not None]
-        values = self._group.snapshot(self._clock()) | {
+        now = self._clock()
+        values = self._group.snapshot(now) | {
             "assigned-partitions": len(lags),
             "connection-count": self._opened.total - self._closed.total,
             "records-lag": sum(known) if known else math.nan,
@@ -179,4 +201,12 @@ class ConsumerMetrics:
         topics = {
             topic: dict(sorted(each.items())) for topic, each in sorted(self._by_topic.items())
         }
-        return ConsumerMetricsSnapshot(dict(sorted(values.items())), topics, partitions)
+        brokers = {
+            node_id: group.snapshot(now) for node_id, (group, _) in sorted(self._by_node.items())
+        }
+        return ConsumerMetricsSnapshot(dict(sorted(values.items())), topics, partitions, brokers)
+
+
+def _node() -> tuple[Group, Windowed]:
+    group = Group(_WINDOWS)
+    return group, group.duration("request-latency")

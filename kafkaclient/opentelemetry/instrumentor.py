@@ -238,7 +238,7 @@ def _producer_of(producer: Any) -> Any:
 
 
 def instrument_consumer(
-    consumer: Consumer | AIOKafkaConsumer | SyncConsumer,
+    consumer: Consumer[Any, Any] | AIOKafkaConsumer | SyncConsumer[Any, Any],
     *,
     tracer_provider: TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
@@ -256,8 +256,8 @@ def instrument_consumer(
 
 
 def process_span(
-    record: Record,
-    consumer: Consumer | AIOKafkaConsumer | SyncConsumer | None = None,
+    record: Record[Any, Any],
+    consumer: Consumer[Any, Any] | AIOKafkaConsumer | SyncConsumer[Any, Any] | None = None,
     *,
     child: bool = False,
 ) -> AbstractContextManager[Span]:

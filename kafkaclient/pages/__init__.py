@@ -13,6 +13,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.errors import ConfigError
+from kafkaclient.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,7 +41,7 @@ def write_page(
         plotly=_plotly_js(),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    write_whole(path, page)
 
 
 def filled(package: str, template: str, **fields: str) -> str:

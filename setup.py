@@ -29,6 +29,11 @@ COMPILE = os.environ.get("KAFKACLIENT_COMPILE", "1") not in ("", "0") and not DE
 
 
 class BuildExtensions(build_ext):
+    def finalize_options(self):
+        super().finalize_options()
+        # An editable install forgets what setup(options=...) says.
+        self.parallel = self.parallel or os.cpu_count()
+
     def run(self):
         try:
             super().run()
@@ -44,7 +49,7 @@ def extensions() -> list[Extension]:
     files = {name: str(source.relative_to(ROOT)) for name, source in SOURCES.items()}
     files[SHARED] = f"{SHARED.replace('.', '/')}.c"
     found = cythonize(
-        [Extension(name, [file], extra_compile_args=OPTIMIZE) for name, file in files.items()],
+        [Extension(name, [file], extra_compile_args=[*OPTIMIZE]) for name, file in files.items()],
         shared_utility_qualified_name=SHARED,
         nthreads=os.cpu_count() or 1,
         quiet=True,
@@ -78,5 +83,4 @@ for left in Path("kafkaclient").rglob("*.so") if COMPILE else ():
 setup(
     ext_modules=extensions() if COMPILE else [],
     cmdclass={"build_ext": BuildExtensions},
-    options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

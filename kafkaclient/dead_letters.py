@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaclient.errors import ConfigError, DeserializationError
 from kafkaclient.topic_names import check_topic_name
 
 if TYPE_CHECKING:
     from kafkaclient.types import Headers
+
+
+class BytesProducer(Protocol):
+    """What :class:`DeadLetters` needs of a :class:`~kafkaclient.Producer`."""
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> object: ...
 
 
 class DeadLetters:
@@ -33,7 +47,7 @@ class DeadLetters:
         InvalidTopicError: ``topic`` cannot be a topic's name.
     """
 
-    def __init__(self, producer: Any, topic: str) -> None:
+    def __init__(self, producer: BytesProducer, topic: str) -> None:
         check_topic_name(topic)
         config = getattr(producer, "config", None)
         for name in ("key_serializer", "value_serializer"):

@@ -92,10 +92,13 @@ class ProducerReading(NamedTuple):
 class FirstSeen:
     """Which names have series: the first ``limit`` that were seen, as long as they exist.
 
-    A choice by size would make series come and go, and counters with gaps are wrong.
+    A choice by size would make series come and go, and counters with gaps are wrong. Raises
+    ValueError if ``limit``, the parameter ``name`` of a collector, is negative.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, name: str, limit: int) -> None:
+        if limit < 0:
+            raise ValueError(f"{name} must not be negative, as {limit} is")
         self._limit = limit
         self.is_wanted: bool = limit > 0
         self._kept: frozenset[object] = frozenset()
@@ -243,11 +246,9 @@ class ProducerMetricsCollector(Hooks):
         partition_limit: int = 0,
         timeout_s: float = 2.0,
     ) -> None:
-        if topic_limit < 0 or partition_limit < 0:
-            raise ValueError("topic_limit and partition_limit must not be negative")
+        self._topics = FirstSeen("topic_limit", topic_limit)
+        self._partitions = FirstSeen("partition_limit", partition_limit)
         self._page = _pages.of(registry, timeout_s)
-        self._topics = FirstSeen(topic_limit)
-        self._partitions = FirstSeen(partition_limit)
         self._timeout_s = timeout_s
         self._producer: weakref.ref[Producer] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -63,16 +63,16 @@ class ConsumerMetricsCollector:
         consumer: several consumers can have the same registry, each with a ``client_id`` of its
             own. A stopped one makes room for another with its ``client_id``.
         registry: prometheus-client's default registry, or another.
-        max_topics: at most this many topics have series of their own, those that were seen first;
+        topic_limit: at most this many topics have series of their own, those that were seen first;
             ``series_left_out`` counts the others.
-        max_partitions: the same for partitions. The lag of all partitions together, and the
+        partition_limit: the same for partitions. The lag of all partitions together, and the
             largest, are exported in any case.
         timeout_s: how long to wait for the consumer's event loop, in seconds. If the loop does not
             answer in this time, the consumer has only ``kafkaclient_consumer_up``, which is 0.
 
     Raises:
         ValueError: the registry has a consumer with this ``client_id``, or other metrics with these
-            names; ``timeout_s`` is no positive number.
+            names; a limit is negative, or ``timeout_s`` is no positive number.
         TypeError: ``registry`` is no registry.
     """
 
@@ -81,14 +81,15 @@ class ConsumerMetricsCollector:
         consumer: ConsumerLike,
         registry: CollectorRegistry = REGISTRY,
         *,
-        max_topics: int = 100,
-        max_partitions: int = 100,
+        topic_limit: int = 200,
+        partition_limit: int = 100,
         timeout_s: float = 2.0,
     ) -> None:
+        self._topics = FirstSeen("topic_limit", topic_limit)
+        self._partitions = FirstSeen("partition_limit", partition_limit)
         page = _pages.of(registry, timeout_s)
         self.name: str = consumer.config.client_id
         self._consumer = weakref.ref(consumer)
-        self._topics, self._partitions = FirstSeen(max_topics), FirstSeen(max_partitions)
         self._timeout_s = timeout_s
         if not page.add(self):
             raise ValueError(

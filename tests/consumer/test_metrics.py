@@ -146,6 +146,16 @@ async def test_each_brokers_latency_is_known(fake: FakeCluster, tools: Tools) ->
 
 
 @virtual_time
+async def test_negative_limits_of_a_page_are_refused(fake: FakeCluster, tools: Tools) -> None:
+    registry = CollectorRegistry()
+    async with group(tools, fake, client_id="c") as a:
+        for wrong in ("topic_limit", "partition_limit"):
+            with pytest.raises(ValueError, match=f"{wrong} must not be negative, as -1 is"):
+                ConsumerMetricsCollector(a, registry, **{wrong: -1})
+        ConsumerMetricsCollector(a, registry)  # what was refused has taken no place
+
+
+@virtual_time
 async def test_a_page(fake: FakeCluster, tools: Tools) -> None:
     registry = CollectorRegistry()
 
@@ -156,7 +166,7 @@ async def test_a_page(fake: FakeCluster, tools: Tools) -> None:
 
     tools.fill(fake, 0, 6)
     async with group(tools, fake, client_id="c") as a:
-        ConsumerMetricsCollector(a, registry, max_partitions=3)
+        ConsumerMetricsCollector(a, registry, partition_limit=3)
         loop = Loop(a)
         await tools.until(lambda: len(loop.seen) == 6)
         loop.task.cancel()

@@ -171,7 +171,10 @@ def _frozen(item: Any) -> Any:
 def header_pairs(headers: Any) -> Headers:
     """The headers as a tuple: an iterator could be read only once."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return tuple([(name, _frozen(item)) for name, item in pairs])
+    try:
+        return tuple([(name, _frozen(item)) for name, item in pairs])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"headers must be (name, value) pairs or a mapping: {error}") from error
 
 
 def too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordTooLargeError:

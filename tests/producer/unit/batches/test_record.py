@@ -56,7 +56,14 @@ def test_no_headers(headers: Any) -> None:
     assert checked(headers=headers).headers == ()
 
 
-@pytest.mark.parametrize("headers", [5, "abc", [("a",)], [b"ab", b"cd"], [("a", 1)], [(1, b"a")]])
+@pytest.mark.parametrize("headers", [5, "abc", ["c"], [("a",)], [("a", b"1", 2)], [None]])
+def test_headers_that_are_no_pairs(headers: Any) -> None:
+    sentence = r"topic 't': headers must be \(name, value\) pairs or a mapping: "
+    with pytest.raises(InvalidRecordError, match=sentence):
+        checked(headers=headers)
+
+
+@pytest.mark.parametrize("headers", [[b"ab", b"cd"], [("a", 1)], [(1, b"a")]])
 def test_headers_that_are_none(headers: Any) -> None:
-    with pytest.raises(InvalidRecordError):
+    with pytest.raises(InvalidRecordError, match="header (key must be str|value must be bytes)"):
         checked(headers=headers)

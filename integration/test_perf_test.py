@@ -152,7 +152,7 @@ def test_in_transactions(
     ends, counts = defaultdict(int), Counter(record.partition for record in committed)
     for record in committed:
         ends[record.partition] = max(ends[record.partition], record.offset + 1)
-    assert any(ends[partition] > counts[partition] for partition in counts), "no marker between records"
+    assert any(ends[p] > counts[p] for p in counts), "no marker between records"
 
 
 @pytest.mark.timeout(120)

@@ -65,5 +65,5 @@ def test_headers_that_are_no_pairs(headers: Any) -> None:
 
 @pytest.mark.parametrize("headers", [[b"ab", b"cd"], [("a", 1)], [(1, b"a")]])
 def test_headers_that_are_none(headers: Any) -> None:
-    with pytest.raises(InvalidRecordError, match="header (key must be str|value must be bytes)"):
+    with pytest.raises(InvalidRecordError, match=r"header (key must be str|value must be bytes)"):
         checked(headers=headers)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from kafkaclient.admin import NewTopic
+from integration.brokers import everywhere
+from kafkaclient.admin import Admin, NewTopic
 from pytest_kafkaclient import COMPOSE_VARIABLE
 from pytest_kafkaclient.topics import create_topic as create_on
 from pytest_kafkaclient.topics import unique_name
@@ -61,12 +62,17 @@ def create_topic(kafka_cluster) -> Callable[..., Awaitable[None]]:
         config: Mapping[str, str] | None = None,
         assignments: Mapping[int, list[int]] | None = None,
     ) -> None:
-        """``assignments`` (partition -> its replicas) stand for both numbers."""
+        """``assignments`` (partition -> its replicas) stand for both numbers. When this returns,
+        every broker knows the topic. It keeps its records, however old their timestamps are: now
+        and then brokers look for what they have to delete."""
         if assignments is not None:
             partitions = replication_factor = -1
         replicas = {p: tuple(nodes) for p, nodes in (assignments or {}).items()}
-        new = NewTopic(name, partitions, replication_factor, dict(config or {}), replicas)
+        settings = {"retention.ms": "-1", **(config or {})}
+        new = NewTopic(name, partitions, replication_factor, settings, replicas)
         await create_on(kafka_cluster.bootstrap, new)
+        async with Admin(kafka_cluster.bootstrap) as admin:
+            await everywhere(admin, name)
 
     return create
 

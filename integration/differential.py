@@ -101,11 +101,20 @@ def _agree(theirs: Any, ours: Any) -> bool:
     return not isinstance(ours, BaseException) and bool(theirs == ours)
 
 
-async def both_read(read_topic: Any, sides: tuple[Side, Side], **kw: Any) -> list[Any]:
-    """The records that both sides wrote; asserts that they are the same but for recent times."""
+async def both_read(
+    read_topic: Any, sides: tuple[Side, Side], *, least: int = 0, **kw: Any
+) -> list[Any]:
+    """The records that both sides wrote; asserts that they are the same but for recent times.
+
+    ``least``: wait for so many. A transaction's records are readable a moment after its commit.
+    """
     read = []
     for side in sides:
         records = await read_topic(side.topic, **kw)
+        async with asyncio.timeout(STEP_S):
+            while len(records) < least:
+                await asyncio.sleep(0.05)
+                records = await read_topic(side.topic, **kw)
         now = time.time() * 1000
         recent = [abs(now - record.timestamp) < RECENT_MS for record in records]
         read.append(

@@ -27,14 +27,15 @@ async def test_a_quota_slows_down_and_fails_nothing(kafka_cluster, topic, create
     assert result.returncode == 0, result.stderr
     burst = [b"%03d " % n * 250 for n in range(100)]  # over ten seconds it is more than allowed
     async with Producer(kafka_cluster.bootstrap, client_id=client) as producer:
+        began = asyncio.get_running_loop().time()
         await (await producer.send_many(topic, burst))
-        throttled_at = asyncio.get_running_loop().time()
         last = producer.send_nowait(topic, b"last")
         await producer.flush(60)
         metrics = producer.metrics().producer
         silence = metrics["produce-throttle-time-max"] / 1000
         assert silence > 0.5
-        assert asyncio.get_running_loop().time() - throttled_at >= 0.9 * silence
+        # Not from the end of the burst on, of which this process may hear late.
+        assert asyncio.get_running_loop().time() - began >= 0.9 * silence
         assert last.exception() is None
         assert metrics["record-error-total"] == metrics["record-retry-total"] == 0
     assert [record.value for record in await read_topic(topic)] == [*burst, b"last"]
@@ -100,7 +101,7 @@ async def test_bootstrap_servers_that_are_no_brokers(kafka_cluster, topic, creat
             await producer.send_and_wait(topic, b"v")
         for bad in ([strangers[0]], strangers):
             producer = Producer(bad, max_block_ms=3000)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):  # without the option it would be a minute
                 with pytest.raises(KafkaError, match=r"127\.0\.0\.1"):
                     await producer.start()
     finally:

@@ -15,6 +15,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from confluent_kafka import Consumer as ConfluentConsumer
 
+from integration.brokers import everywhere
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.consumer import Consumer
@@ -305,8 +306,10 @@ async def test_a_topic_that_is_created_again_between_read_and_commit(
         loop = Loop(consumer)
         await group.until(lambda: len(loop.seen) == 100, loop)
         loop.task.cancel()
+        deleted = (await admin.describe_topic(group.topic)).topic_id
         await admin.delete_topic(group.topic)
         await create_topic(group.topic, PARTITIONS)
+        await everywhere(admin, group.topic, lambda told: told.topic_id != deleted)
         with pytest.raises(UnknownTopicError, match="does not exist"):
             await consumer.commit()
         assert set((await consumer.committed(group.partitions)).values()) == {None}

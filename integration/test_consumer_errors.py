@@ -50,7 +50,7 @@ class Orders:
 async def values(consumer: Consumer, count: int) -> list[Any]:
     """The values of the next records. The last one is finished."""
     found: list[Any] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for record in consumer:
             found.append(record.value)
             if len(found) == count:
@@ -63,7 +63,7 @@ async def letters(orders: Orders, topic: str, count: int) -> list[Record]:
     """The records of a topic, which has no others."""
     async with Consumer(orders.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, 0)])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             found = [await consumer.getone() for _ in range(count)]
         assert await consumer.getmany(timeout_ms=500) == {}
     return found
@@ -230,7 +230,7 @@ async def test_a_handler_makes_dead_letters_too(orders: Orders, create_topic: Cr
         orders.consumer(on_error=DeadLetters(producer, dead)) as consumer,
     ):
         dead_letters = DeadLetters(producer, dead)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async for record in consumer:
                 try:
                     await handle(record)

@@ -118,8 +118,8 @@ async def test_a_handover_stops_nothing_that_stays(group) -> None:
                     b.member.request_rejoin("a test")
                     a.member.request_rejoin("a test")
                     await asyncio.sleep(0.2)
-            assert commits.count > 20
-            assert commits.longest < 1.0
+                await a.until(lambda: commits.count > 20)
+            assert commits.longest < 3.0  # a commit waits up to 0.5 s for other members
             assert a.protocol.log[-1] == ("revoked", moved), "nothing was given up or lost"
         await a.owns(0, 1, 2, 3)
 

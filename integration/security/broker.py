@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient import Token
+from kafkaclient.admin import Admin
+from kafkaclient.errors import AuthorizationError
 from kafkaclient.testing import LocalCluster, SecureListener
 
 if TYPE_CHECKING:
@@ -69,6 +71,17 @@ def issuing(tls: ssl.SSLContext | None = None) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+async def heeded(bootstrap: str, security: dict[str, Any], group: str) -> None:
+    """Wait until the broker heeds this user's right to a group, and all that were granted with it:
+    it takes an ACL a little earlier, and those of one request at once."""
+    async with Admin(bootstrap, **security) as admin, asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(AuthorizationError):
+                await admin.describe_group(group)
+                return
+            await asyncio.sleep(0.05)
 
 
 async def read(cluster: LocalCluster, topic: str) -> list[bytes]:

@@ -18,6 +18,8 @@ from kafkaclient.errors import SaslAuthenticationError, SslAuthenticationError
 pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 
 LIFE_S = 3
+AGAIN = "authenticated again"
+SLEPT_THROUGH = 2  # without renewals it is each one, and none is authenticated again
 
 
 class Credential:
@@ -39,20 +41,16 @@ async def test_tokens_of_a_credential_are_renewed_under_load(secured, options, c
     given = options("SASL_SSL", "OAUTHBEARER")
     given["sasl_oauth_token_provider"] = EntraTokenProvider(credential, scope=scope)
     before, sent = await counts(secured), []
-    end = time.monotonic() + 2 * LIFE_S
     with caplog.at_level(logging.DEBUG, "kafkaclient"):
-        async with Producer(**given, linger_ms=1) as producer:
-            while time.monotonic() < end:
+        async with Producer(**given, linger_ms=1) as producer, asyncio.timeout(60):
+            while caplog.text.count(AGAIN) < 2 or credential.asked < 3:
                 sent.append(await producer.send("flights", b"renewed"))
                 await asyncio.sleep(0.005)
             await asyncio.gather(*sent)
             metrics = producer.metrics().producer
     assert await counts(secured) == before + len(sent)
-    assert credential.asked >= 3
-    assert caplog.text.count("authenticated again") >= 2
-    assert (
-        metrics["connection-close-total"] <= 2
-    )  # the bootstrap server's, and one on a busy machine
+    # The bootstrap server's, and those whose sessions a busy machine has slept through.
+    assert metrics["connection-close-total"] <= 1 + SLEPT_THROUGH
     assert "Bearer" not in caplog.text
     assert "eyJ" not in caplog.text  # how every token begins
 

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from integration.security.broker import heeded
 from kafkaclient import Consumer, Producer
 from kafkaclient.errors import AuthorizationError
 from kafkaclient.types import TopicPartition
@@ -89,7 +90,9 @@ async def granted(
     """Rights, five records a partition, and the options of a member of each protocol."""
     rights, reading = Rights(secured, topic), Reading(secured, topic)
     rights.grant("topic", "group")
-    await asyncio.sleep(1)
+    security = options("SASL_PLAINTEXT", "PLAIN")
+    bootstrap, _ = security.pop("bootstrap_servers"), security.pop("max_block_ms")
+    await heeded(bootstrap, security, topic)
     given = options("SASL_PLAINTEXT", "PLAIN", group_id=topic, group_protocol=request.param)
     given |= {"topics": [topic], "auto_offset_reset": "earliest", "metadata_max_age_ms": 3000}
     await reading.send(5)

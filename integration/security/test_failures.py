@@ -158,7 +158,7 @@ async def test_failures_end_the_start_at_once_and_name_their_cause(
     given.setdefault("ssl_truststore_location", None)
     producer = Producer(**given)
     with caplog.at_level(logging.DEBUG), pytest.raises(kind, match=words) as caught:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):  # max.block.ms is 30 s
             await producer.start()
     assert type(caught.value) is kind
     shown = f"{caught.value!r} {caplog.text} {producer.config!r}"

@@ -181,11 +181,16 @@ async def test_sessions_are_renewed_under_load(secured, options, caplog) -> None
     sent: dict[bytes, Any] = {}
     lost: list[float] = []
 
+    wanted = 2 * len(MECHANISMS)
+
+    def renewed() -> int:
+        return caplog.text.count("authenticated again")
+
     async def load(mechanism: str) -> None:
-        loop = asyncio.get_running_loop()
-        end, number = loop.time() + 7, 0
+        loop, number = asyncio.get_running_loop(), 0
         async with Producer(**options("SHORT", mechanism), linger_ms=1) as producer:
-            while loop.time() < end:
+            begun = loop.time()
+            while (lasted := loop.time() - begun) < 7 or (renewed() < wanted and lasted < 60):
                 for _ in range(5):
                     value = f"{mechanism} {number}".encode()
                     sent[value] = await producer.send("flights", value)
@@ -199,6 +204,7 @@ async def test_sessions_are_renewed_under_load(secured, options, caplog) -> None
         await asyncio.gather(*(load(mechanism) for mechanism in MECHANISMS))
     places = {await delivery for delivery in sent.values()}
     assert len({(place.partition, place.offset) for place in places}) == len(sent) > 400
-    assert caplog.text.count("authenticated again") >= 2 * len(MECHANISMS)
-    assert sum(lost) <= 1  # a machine that is busy may sleep through the end of a session
+    assert renewed() >= wanted
+    # A machine that is busy may sleep through the end of a session; without renewals, all end so.
+    assert sum(lost) < len(MECHANISMS)
     assert await counts(secured) - before == len(sent)  # nothing is there twice

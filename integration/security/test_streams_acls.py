@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from integration.security.broker import heeded
 from integration.streams_support import application, running, until
 from kafkaclient import Producer
 from kafkaclient.errors import AuthorizationError
@@ -56,9 +57,9 @@ async def made(
     topics = admin.create_topics([NewTopic(topic, 2, 1)])
     for done in (*topics.values(), *admin.create_acls(bindings).values()):
         done.result(30)
-    await asyncio.sleep(1)  # a broker heeds an ACL a little later than it takes it
     security = options("SASL_PLAINTEXT", "PLAIN")
     bootstrap, _ = security.pop("bootstrap_servers"), security.pop("max_block_ms")
+    await heeded(bootstrap, security, name)
     app = application(
         bootstrap, topic, path, processing_guarantee=guarantee, security_options=security
     )
@@ -91,7 +92,7 @@ async def test_rights(secured, options, tmp_path, guarantee, missing, expected) 
             async def runs() -> bool:
                 return [each.state.value for each in app.tasks()] == ["running"] * 2
 
-            await until(runs, task, 30)
+            await until(runs, task)
             return
         with pytest.raises(AuthorizationError, match=expected.format(topic)):
-            await asyncio.wait_for(task, 30)
+            await asyncio.wait_for(task, 60)

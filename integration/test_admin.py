@@ -15,6 +15,7 @@ from confluent_kafka import Consumer
 from integration.brokers import everywhere, from_each_broker
 from integration.shell import Ended, kafkaclient
 from kafkaclient.admin import Admin, ConfigResource, ConfigSource, FileLimits, Limits, NewTopic
+from kafkaclient.admin.description import live_brokers
 from kafkaclient.admin.limits import LIMITS_TOPIC, Usage
 from kafkaclient.errors import (
     BrokerError,
@@ -417,6 +418,9 @@ async def test_cordoned_brokers_and_brokers_that_are_down_are_treated_as_the_con
         await admin.delete_topic(LIMITS_TOPIC)
         await cluster.terminate(1)
         try:
+            async with asyncio.timeout(60):  # until every broker knows of it
+                while any(1 in live_brokers(told) for told in await from_each_broker(admin)):
+                    await asyncio.sleep(0.1)
             await admin.set_limits({"max.broker.partitions": 4})
             await admin.create_topic("by-the-controller", 2, 3)
             await admin.create_topic("by-the-client", 1, 3)

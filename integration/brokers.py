@@ -5,22 +5,30 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from kafkaclient.admin import Admin
 from kafkaclient.admin.description import description_of, live_brokers
 from kafkaclient.broker_errors import ErrorCode
 from kafkaclient.errors import BrokerConnectionError
+from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
 from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient.admin import Admin, TopicDescription
-    from kafkaclient.wire.api import MetadataResult
+    from kafkaclient.admin import TopicDescription
+    from kafkaclient.wire.api import Call, MetadataResult
 
-__all__ = ["everywhere", "from_each_broker"]
+__all__ = [
+    "configured_everywhere",
+    "everywhere",
+    "from_each_broker",
+    "gone_everywhere",
+    "known_everywhere",
+]
 
-_ANSWER_S = 5.0  # a paused broker takes longer
+_ANSWER_S = 5.0  # a broker that is paused, or has just been killed, does not answer
 _WITHIN_S = 60.0
 _POLL_S = 0.02
 
@@ -29,11 +37,56 @@ async def from_each_broker(
     admin: Admin, topics: tuple[str, ...] | None = None
 ) -> list[MetadataResult]:
     """The metadata of these topics (None: of all) as each broker has them that answers."""
+    return await _answers(admin, MetadataCall(topics, allow_auto_topic_creation=False))
+
+
+async def everywhere(
+    admin: Admin, topic: str, condition: Callable[[TopicDescription], bool] = lambda _: True
+) -> None:
+    """Wait until each broker that answers knows the topic and its leaders, and describes it so."""
+
+    def holds(found: MetadataResult) -> bool:
+        told = _description(found, topic)
+        return told is not None and condition(told)
+
+    await _until_each(admin, MetadataCall((topic,), allow_auto_topic_creation=False), holds)
+
+
+async def known_everywhere(bootstrap: str, topic: str, partitions: int = 1) -> None:
+    """:func:`everywhere`, with so many partitions or more."""
+    async with Admin(bootstrap) as admin:
+        await everywhere(admin, topic, lambda told: len(told.partitions) >= partitions)
+
+
+async def gone_everywhere(bootstrap: str, topic: str) -> None:
+    """Wait until no broker that answers knows the topic, after it was deleted."""
+    call = MetadataCall((topic,), allow_auto_topic_creation=False)
+    async with Admin(bootstrap) as admin:
+        await _until_each(admin, call, lambda found: not found.topics[0].partitions)
+
+
+async def configured_everywhere(bootstrap: str, topic: str, key: str, value: str) -> None:
+    """Wait until the topic's option has this value at every broker that answers."""
+    call = DescribeConfigsCall(((ConfigKind.TOPIC, topic),), (key,))
+    async with Admin(bootstrap) as admin:
+        await _until_each(
+            admin,
+            call,
+            lambda found: [each.value for each in found.resources[0].entries] == [value],
+        )
+
+
+async def _until_each(admin: Admin, call: Call[Any], holds: Callable[[Any], bool]) -> None:
+    async with asyncio.timeout(_WITHIN_S):
+        while not ((found := await _answers(admin, call)) and all(map(holds, found))):
+            await asyncio.sleep(_POLL_S)
+
+
+async def _answers(admin: Admin, call: Call[Any]) -> list[Any]:
     assert admin._running is not None
     session = admin._running.session
-    call = MetadataCall(topics, allow_auto_topic_creation=False)
 
-    async def ask(node: int) -> MetadataResult | None:
+    async def ask(node: int) -> Any:
         with suppress(BrokerConnectionError, TimeoutError):
             async with asyncio.timeout(_ANSWER_S):
                 return await session.once(call, node)
@@ -41,19 +94,6 @@ async def from_each_broker(
 
     nodes = live_brokers(await session.metadata(()))
     return [told for told in await asyncio.gather(*map(ask, nodes)) if told is not None]
-
-
-async def everywhere(
-    admin: Admin, topic: str, condition: Callable[[TopicDescription], bool] = lambda _: True
-) -> None:
-    """Wait until each broker that answers knows the topic and its leaders, and describes it so."""
-    async with asyncio.timeout(_WITHIN_S):
-        while True:
-            found = await from_each_broker(admin, (topic,))
-            told = [_description(each, topic) for each in found]
-            if told and all(each is not None and condition(each) for each in told):
-                return
-            await asyncio.sleep(_POLL_S)
 
 
 def _description(found: MetadataResult, topic: str) -> TopicDescription | None:

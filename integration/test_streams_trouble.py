@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from integration.brokers import gone_everywhere
 from integration.streams_support import GUARANTEES, application, equals, records, running, until
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
@@ -201,6 +202,7 @@ async def test_latest_offset_and_a_recreated_changelog(
         async with running(app) as task:
             await until(equals(counted, [(b"first", b"1")]), task)
         await admin.delete_topics([f"app-{topic}-s-changelog"])
+        await gone_everywhere(bootstrap, f"app-{topic}-s-changelog")
         await producer.send_and_wait(topic, b"second")
         app = made()
         async with running(app) as task:
@@ -240,6 +242,7 @@ async def test_a_topic_recreated_during_the_run_is_read_from_its_beginning(
         # At least once, a commit that finds no topic would fail the task before a fetch does.
         await until(equals(committed, 3), task)
         await admin.delete_topics([topic])
+        await gone_everywhere(bootstrap, topic)
         await asyncio.sleep(1)
         await create_topic(topic, 1)
         async with Producer(bootstrap) as producer:
@@ -285,6 +288,7 @@ async def test_a_late_commit_for_a_deleted_topic_skips_nothing_of_the_new_one(
     async with Admin(bootstrap) as admin, running(made()):
         await holds.wait()
         await admin.delete_topics([topic])
+        await gone_everywhere(bootstrap, topic)
         await asyncio.sleep(1)
         await create_topic(topic, 1)
         await fill(b"new", 5)

@@ -24,15 +24,15 @@ from tests.code_blocks import runs
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_a_slow_record_blocks_no_other_task_and_no_commit(
     kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
-    """A record takes longer than a transaction may, and emits before and after its wait. A second
-    member joins meanwhile."""
+    """A record takes longer than a transaction may, and emits before and after its wait. It ends
+    when all other records are committed and a second member has joined."""
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
     await create_topic(topic, 2)
     await create_topic(out, 3)  # "a" and "b" go to different partitions
@@ -42,7 +42,7 @@ async def test_a_slow_record_blocks_no_other_task_and_no_commit(
         "processing_guarantee": guarantee,
         "session_timeout_ms": 6000,
     }
-    slow_done = asyncio.Event()
+    goes_on = asyncio.Event()
 
     def made(path: Path) -> StreamsApp:
         app = application(bootstrap, topic, path, **options)
@@ -53,8 +53,8 @@ async def test_a_slow_record_blocks_no_other_task_and_no_commit(
             store[record.key] = b"%d" % number
             await emit(out, b"%d" % number, record.key)
             if record.value == b"slow":
-                await asyncio.sleep(8)
-                slow_done.set()
+                async with asyncio.timeout(100):
+                    await asyncio.gather(asyncio.sleep(8), goes_on.wait())
             await emit(out, b"%d" % number, record.key)
 
         return app
@@ -75,16 +75,15 @@ async def test_a_slow_record_blocks_no_other_task_and_no_commit(
         async def committed() -> list[list[int]]:
             return [await of(b"b"), await of(b"a")]
 
-        await until(equals(committed, [twice, twice[:20]]), task, 20)
-        assert not slow_done.is_set()
-        began = asyncio.get_running_loop().time()
+        await until(equals(committed, [twice, twice[:20]]), task)
         async with running(second):
 
             async def has_joined() -> bool:
                 return bool(second.tasks())
 
-            await until(has_joined, task, 20)
-            assert asyncio.get_running_loop().time() - began < 6, "the slow record was waited for"
+            # If the first member waited for its record, its group would wait for a minute.
+            await until(has_joined, task, 30)
+            goes_on.set()
 
             async def all_done() -> bool:
                 return len(await of(b"a")) >= 40
@@ -421,7 +420,7 @@ async def test_a_changelog_that_is_recreated_during_the_run_is_named(
                     break
                 await asyncio.sleep(0.05)
             with pytest.raises(StreamsError, match=f"topic {changelog} was deleted while the appl"):
-                async with asyncio.timeout(40):
+                async with asyncio.timeout(80):
                     await task
         finally:
             for each in (feeding, task):

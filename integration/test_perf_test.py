@@ -25,6 +25,10 @@ from kafkaclient.types import TopicPartition
 
 COMMAND = [sys.executable, "-c", "from kafkaclient.cli import main; main()", "perf-test"]
 LOAD = ("--num-records", "3000", "--throughput", "3000", "--record-size", "200")
+# For what a second's load shows only if its first record is not late.
+LONGER = ("--num-records", "9000", "--throughput", "3000", "--record-size", "200")
+
+pytestmark = pytest.mark.timeout(180)
 
 
 def perf_test(cluster, topic: str, *words: str) -> Ended:
@@ -75,9 +79,9 @@ def shape(line: str) -> str:
 
 
 @pytest.mark.local_cluster
-@pytest.mark.timeout(180)
-def test_the_lines_are_those_of_kafkas_tool(kafka_cluster, topic) -> None:
-    words = (*LOAD, "--reporting-interval", "250", "--warmup-records", "1000")
+def test_the_lines_are_those_of_kafkas_tool(kafka_cluster, topic, create_topic) -> None:
+    asyncio.run(create_topic(topic))
+    words = (*LONGER, "--reporting-interval", "250", "--warmup-records", "1000")
     java = asyncio.run(
         kafka_cluster.run_tool(
             "org.apache.kafka.tools.ProducerPerformance",
@@ -98,11 +102,10 @@ def test_the_lines_are_those_of_kafkas_tool(kafka_cluster, topic) -> None:
     assert lines
     for line in lines:
         assert re.fullmatch(windows.copy().pop(), line)
-    assert whole.startswith("3000 records sent, ")
-    assert steady.startswith("2000 steady state records sent, ")
+    assert whole.startswith("9000 records sent, ")
+    assert steady.startswith("8000 steady state records sent, ")
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("producer", ["kafkaclient", "aiokafka", "confluent"])
 def test_every_client_takes_the_same_load(
     kafka_cluster, topic, producer, tmp_path, create_topic, read_topic
@@ -111,7 +114,7 @@ def test_every_client_takes_the_same_load(
     path = tmp_path / "run.json"
     result = perf_test(kafka_cluster, topic, *LOAD, "--producer", producer, "--json", str(path))
     assert result.exit_code == 0, result.stderr
-    (final,) = result.stdout.splitlines()
+    *_, final = result.stdout.splitlines()  # after a line for every five seconds
     assert final.startswith("3000 records sent, ")
     record = json.loads(path.read_text())
     assert record["client"] == producer
@@ -127,7 +130,6 @@ def test_every_client_takes_the_same_load(
     assert {len(record.value) for record in consumed} == {200}
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     "producer",
     [
@@ -146,7 +148,10 @@ def test_in_transactions(
     result = perf_test(kafka_cluster, topic, *LOAD, "--producer", producer, *words)
     assert result.exit_code == 0, result.stderr
     assert json.loads(path.read_text())["records"] == 3000
-    committed = asyncio.run(read_topic(topic, "read_committed"))
+    until = time.monotonic() + 60  # the last markers may be written after the answer to the commit
+    while len(committed := asyncio.run(read_topic(topic, "read_committed"))) < 3000:
+        assert time.monotonic() < until
+        time.sleep(0.1)
     assert {len(record.value) for record in committed} == {200}
     assert len(committed) == 3000
     ends, counts = defaultdict(int), Counter(record.partition for record in committed)
@@ -155,26 +160,24 @@ def test_in_transactions(
     assert any(ends[p] > counts[p] for p in counts), "no marker between records"
 
 
-@pytest.mark.timeout(120)
 def test_telemetry_is_kept_of_a_run(kafka_cluster, topic, tmp_path, create_topic) -> None:
     asyncio.run(create_topic(topic, partitions=6))
     facts = tmp_path / "facts"
     result = perf_test(
-        kafka_cluster, topic, *LOAD, "--command-property", f"telemetry={facts}", "acks=all"
+        kafka_cluster, topic, *LONGER, "--command-property", f"telemetry={facts}", "acks=all"
     )
     assert result.exit_code == 0, result.stderr
     assert re.search(r"skew \d\.\d\d", result.stderr)
     rows = telemetry.read(facts).to_pylist()
-    assert sum(row["records"] for row in rows) == 3000
+    assert sum(row["records"] for row in rows) == 9000
     assert {row["partition"] for row in rows} <= set(range(6))
     assert all(row["broker"] >= 0 and row["error"] is None for row in rows)
     for row in rows:
         assert 0 <= row["created_s"] <= row["bound_s"] <= row["sent_s"] < row["acknowledged_s"]
     span = max(row["acknowledged_s"] for row in rows) - min(row["created_s"] for row in rows)
-    assert 0.7 < span < 60
+    assert 0.7 < span < 60, "of three seconds"
 
 
-@pytest.mark.timeout(180)
 def test_many_producers_in_processes(
     kafka_cluster, topic, tmp_path, create_topic, read_topic
 ) -> None:
@@ -196,7 +199,7 @@ def test_many_producers_in_processes(
 
 
 async def until_sent(cluster, partition: TopicPartition) -> None:
-    async with Admin(cluster.bootstrap) as admin, asyncio.timeout(30):
+    async with Admin(cluster.bootstrap) as admin, asyncio.timeout(60):
         while not (await admin.end_offsets([partition]))[partition]:
             await asyncio.sleep(0.1)
 
@@ -218,7 +221,7 @@ def test_producers_in_processes_end_with_their_parent(
     kafka_cluster, topic, create_topic, number
 ) -> None:
     asyncio.run(create_topic(topic, partitions=1))
-    words = ("--num-records", "60000", "--throughput", "1000", "--record-size", "10")
+    words = ("--num-records", "180000", "--throughput", "1000", "--record-size", "10")
     words += ("--producers", "2")
     process = subprocess.Popen(
         [*COMMAND, "--bootstrap-server", kafka_cluster.bootstrap, "--topic", topic, *words],
@@ -226,13 +229,13 @@ def test_producers_in_processes_end_with_their_parent(
         stderr=subprocess.PIPE,
         text=True,
     )
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while len(producers := children(process.pid)) < 3:  # two, and what watches their semaphores
         assert time.monotonic() < until
         time.sleep(0.1)
     asyncio.run(until_sent(kafka_cluster, TopicPartition(topic, 0)))
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=15)  # the pipes end when the producers have ended
+    stdout, stderr = process.communicate(timeout=30)  # the pipes end when the producers have ended
     if number != signal.SIGKILL:
         status, word = {signal.SIGTERM: (143, "terminated"), signal.SIGINT: (130, "interrupted")}[
             number
@@ -240,13 +243,12 @@ def test_producers_in_processes_end_with_their_parent(
         assert (process.returncode, stdout) == (status, "")
         assert stderr.split()[-1] == word
         assert "Traceback" not in stderr
-    until = time.monotonic() + 10
+    until = time.monotonic() + 30
     while any(Path(f"/proc/{pid}").exists() for pid in producers):
         assert time.monotonic() < until
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("rate", "records"), [("2", "3"), ("-1", "100000")])
 def test_the_lines_say_what_the_json_says(kafka_cluster, topic, tmp_path, rate, records) -> None:
     """From a record or two a second to the client's limit."""

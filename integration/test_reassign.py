@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -19,7 +19,12 @@ from kafkaclient.errors import BrokerError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.admin import AlterReassignmentsCall, IncrementalAlterConfigsCall
+from kafkaclient.wire.admin import (
+    AlterReassignmentsCall,
+    ConfigKind,
+    DescribeConfigsCall,
+    IncrementalAlterConfigsCall,
+)
 from tests.code_blocks import runs
 
 pytestmark = pytest.mark.timeout(240)
@@ -90,11 +95,22 @@ async def nothing_moves(admin) -> bool:
 
 async def at_rest(admin) -> None:
     """Brokers have heard of the last changes, and nothing of them is left."""
-    await until(lambda: nothing_throttled(admin), seconds=10)
+    await until(lambda: nothing_throttled(admin))
 
 
 async def replicas_of(admin, topic: str) -> list[tuple[int, ...]]:
     return [p.replicas for p in (await admin.describe_topic(topic)).partitions]
+
+
+async def expect_replicas(admin, topic: str, expected: list[tuple[int, ...]]) -> None:
+    """Any broker is asked: it may not know the last change yet."""
+    with suppress(TimeoutError):
+        await until(lambda: replicas_are(admin, topic, expected))
+    assert await replicas_of(admin, topic) == expected
+
+
+async def replicas_are(admin, topic: str, expected: list[tuple[int, ...]]) -> bool:
+    return await replicas_of(admin, topic) == expected
 
 
 @pytest.mark.full
@@ -159,10 +175,19 @@ async def test_rates_at_the_defaults_of_all_brokers(kafka_cluster, admin) -> Non
     keys = [*RATE_KEYS, LOG_DIRS_RATE]
     await admin.alter_configs(ConfigResource.broker_defaults(), dict.fromkeys(keys, "7000000"))
 
+    call = DescribeConfigsCall(((ConfigKind.BROKER, ""),), tuple(keys))
+
     async def are_described() -> bool:
-        return (await admin.replication_quotas.describe()).defaults == dict.fromkeys(keys, 7 * MB)
+        """By every broker: the command asks any of them."""
+        async with admin._operation("describing the defaults", None) as running:
+            brokers = (await running.session.metadata(())).brokers
+            answers = [await running.session.call(call, each.node_id) for each in brokers]
+        found = [{e.name: e.value for e in each.resources[0].entries} for each in answers]
+        return found == [dict.fromkeys(keys, "7000000")] * len(answers)
 
     await until(are_described)
+    told = await admin.replication_quotas.describe()
+    assert told.defaults == dict.fromkeys(keys, 7 * MB)
     code, stdout, _ = await run(kafka_cluster, "throttle", "show")
     assert (code, stdout.count("broker defaults"), stdout.count("7.0 MB/s")) == (0, 3, 3)
     code, _, stderr = await run(kafka_cluster, "throttle", "clear", "--all", "--yes")
@@ -174,7 +199,7 @@ async def test_rates_at_the_defaults_of_all_brokers(kafka_cluster, admin) -> Non
 async def test_a_quota_holds_and_can_be_changed(kafka_cluster, admin, create_topic, topic) -> None:
     """Brokers let through ten seconds' worth of the quota at once, then the quota."""
     await create_topic(topic, assignments={0: [0]})
-    await fill(kafka_cluster, topic, 30)
+    await fill(kafka_cluster, topic, 60)
     plan = {TopicPartition(topic, 0): (1,)}
     async with admin.throttled(plan, bytes_per_second=MB) as moves:
         began = time.monotonic()
@@ -185,16 +210,15 @@ async def test_a_quota_holds_and_can_be_changed(kafka_cluster, admin, create_top
                 assert not progress.finished
                 assert progress.bytes_done < (11 + elapsed) * MB * 1.15
                 assert progress.sum_replica_lag > 0
-            if fast_since is None and elapsed > 5:
-                assert progress.bytes_done > 5 * MB
+            if fast_since is None and elapsed > 5 and progress.bytes_done > 5 * MB:
                 assert progress.brokers[0].quota == MB
                 assert await moves.set_quota(1000 * MB) == {0: None, 1: None}
                 fast_since = elapsed
         assert fast_since is not None
-        assert elapsed - fast_since < 10
-        assert progress.bytes_done == progress.bytes_total > 29 * MB
+        assert elapsed - fast_since < 30, "within the first quota the rest takes 40 s"
+        assert progress.bytes_done == progress.bytes_total > 59 * MB
     await at_rest(admin)
-    assert await replicas_of(admin, topic) == [(1,)]
+    await expect_replicas(admin, topic, [(1,)])
 
 
 @runs("docs/how-to/reassign.md")
@@ -212,7 +236,7 @@ async def test_the_program_of_the_page(
     await block.run(replaced=replaced)["main"]()
     assert len(capsys.readouterr().out.splitlines()) > 1
     await at_rest(admin)
-    assert await replicas_of(admin, topic) == [(1, 2), (2, 0)]
+    await expect_replicas(admin, topic, [(1, 2), (2, 0)])
 
 
 @pytest.mark.full
@@ -255,7 +279,7 @@ async def executing(cluster, admin, plan: str, topic: str):
             begun = any(partition.topic == topic for partition in moving)
             return begun and not any("throttle.setting" in key for key in defaults)
 
-        await until(crawls)
+        await until(crawls, seconds=60)
         yield process
     finally:
         if process.returncode is None:
@@ -267,7 +291,7 @@ async def test_ctrl_c_undoes_and_a_kill_leaves_nothing_that_is_not_found(
     kafka_cluster, admin, create_topic, topic, plan_file
 ) -> None:
     await create_topic(topic, assignments={0: [0]})
-    await fill(kafka_cluster, topic, 40)
+    await fill(kafka_cluster, topic, 60)  # at the quota this takes 50 s
     plan = plan_file({TopicPartition(topic, 0): (1,)})
     async with executing(kafka_cluster, admin, plan, topic) as process:
         process.send_signal(signal.SIGINT)
@@ -275,7 +299,7 @@ async def test_ctrl_c_undoes_and_a_kill_leaves_nothing_that_is_not_found(
         assert process.returncode == 130, stderr
     assert await admin.list_partition_reassignments() == {}
     await at_rest(admin)
-    assert await replicas_of(admin, topic) == [(0,)]
+    await expect_replicas(admin, topic, [(0,)])
 
     async with executing(kafka_cluster, admin, plan, topic) as process:
         process.kill()
@@ -293,7 +317,7 @@ async def test_ctrl_c_undoes_and_a_kill_leaves_nothing_that_is_not_found(
     assert code == 0, stderr
     assert f"for: {topic}-0" in stdout
     await at_rest(admin)
-    assert await replicas_of(admin, topic) == [(0,)]
+    await expect_replicas(admin, topic, [(0,)])
 
 
 @pytest.mark.full
@@ -557,7 +581,7 @@ async def test_cancel_tells_whose_order_may_have_changed(
     assert f"{topic}-1" in stdout
     assert f"note: the replicas of {topic}-0 may be in another order" in stderr
     await at_rest(admin)
-    assert await replicas_of(admin, topic) == [(1, 0), (0, 1)]
+    await expect_replicas(admin, topic, [(1, 0), (0, 1)])
 
 
 @pytest.mark.full

@@ -10,10 +10,14 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kafkaclient import SyncConsumer, SyncProducer
 
 if TYPE_CHECKING:
     from kafkaclient.testing.cluster import ClusterHandle
+
+pytestmark = pytest.mark.timeout(180)
 
 WORKERS = """
 import os, sys, threading
@@ -55,7 +59,7 @@ async def test_forked_workers_that_nobody_closes_lose_nothing(
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WORKERS, kafka_cluster.bootstrap, topic, stderr=PIPE
     )
-    _, errors = await asyncio.wait_for(process.communicate(), 60)
+    _, errors = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 0, errors.decode()
     written: dict[bytes | None, list[int]] = {}
     for record in sorted(await read_topic(topic), key=lambda r: (r.partition, r.offset)):
@@ -99,14 +103,19 @@ async def test_consumers_in_threads_share_a_group_and_lose_nothing(
                 if len(seen) == 3000 and record.key == b"last":
                     return
 
-    leaving = asyncio.to_thread(consume, 500)
+    def have_two_partitions_each() -> bool:
+        return [len(consumer.assignment) for consumer in consumers] == [2, 2]
+
+    leaving = asyncio.create_task(asyncio.to_thread(consume, 500))
     staying = asyncio.create_task(asyncio.to_thread(consume, None))
     try:
-        async with asyncio.timeout(90):
-            outcomes = await asyncio.gather(
-                leaving, asyncio.to_thread(send, kafka_cluster, topic, 3000), return_exceptions=True
-            )
-            assert isinstance(outcomes[0], RuntimeError)
+        async with asyncio.timeout(150):
+            # One that joins late may find that the other has taken all records.
+            while not await asyncio.to_thread(have_two_partitions_each):
+                await asyncio.sleep(0.1)
+            await asyncio.to_thread(send, kafka_cluster, topic, 3000)
+            with pytest.raises(RuntimeError, match="enough"):
+                await leaving
             while len(seen) < 3000:
                 await asyncio.sleep(0.1)
             await asyncio.to_thread(send, kafka_cluster, topic, 4, b"last")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams import Emit, KeyValueStore, Record
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 PARTITIONS = 3
 LINES = 300
@@ -96,8 +96,12 @@ async def test_words_are_counted_by_two_instances(
             return sum(1 for _ in await records(bootstrap, internal, PARTITIONS)) == 0
 
         await until(purged, works)
-        tasks = {str(found.task) for app in (first, second) for found in app.tasks()}
-        assert tasks >= {f"{sub}_{number}" for sub in (0, 1) for number in range(PARTITIONS)}
+        wanted = {f"{sub}_{number}" for sub in (0, 1) for number in range(PARTITIONS)}
+
+        async def all_have_owners() -> bool:
+            return {str(found.task) for app in (first, second) for found in app.tasks()} >= wanted
+
+        await until(all_have_owners, works)
     found = await records(bootstrap, f"{topic}-counts", PARTITIONS)
     by_key: dict[str, list[int]] = {}
     for record in found:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from integration.each_broker import known_everywhere
 from integration.streams_support import GUARANTEES, application, running, until
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
@@ -43,7 +44,8 @@ class Seen:
 def made(
     cluster: ClusterHandle, topic: str, path: Path, seen: Seen, cpu_s: float = 0, **options: Any
 ) -> StreamsApp:
-    app = application(cluster.bootstrap, topic, path, session_timeout_ms=6000, **options)
+    options = {"session_timeout_ms": 6000, **options}
+    app = application(cluster.bootstrap, topic, path, **options)
 
     @app.processor(topic, store="s")
     async def note(record, store, emit) -> None:
@@ -85,31 +87,39 @@ async def runs(app: StreamsApp, count: int, task: asyncio.Task[None]) -> None:
     async def condition() -> bool:
         return len(states(app)) == count
 
-    await until(condition, task, 40)
+    await until(condition, task)
 
 
 async def generation(bootstrap: str, group: str) -> tuple[str, ...]:
     """The ids of the members of the stable group."""
-    async with Admin(bootstrap) as admin, asyncio.timeout(20):
+    async with Admin(bootstrap) as admin, asyncio.timeout(60):
         while (found := await admin.describe_group(group)).state != "Stable":
             await asyncio.sleep(0.1)
     return tuple(sorted(member.member_id for member in found.members))
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 async def test_tasks_that_stay_do_not_stop_while_others_move(
     kafka_cluster, topic, create_topic, tmp_path, caplog, guarantee
 ) -> None:
+    """In one of three attempts: brokers of a busy machine answer late at times."""
+    found = []
     for attempt in range(3):
         caplog.clear()
         names = topic, create_topic, tmp_path / str(attempt), attempt, guarantee
         staying, longest, machine = await _pauses_while_others_move(kafka_cluster, *names)
+        found.append((staying, longest, machine))
+        # A task that moves takes several steps, and never waits for the end of a session.
+        within = staying < max(0.5, 3 * machine) and longest < max(3, 10 * machine)
         # A transaction that meets the end of its generation is repeated, which takes seconds.
-        if "ILLEGAL_GENERATION" not in caplog.text:
-            break
-    assert staying < max(0.5, 3 * machine)
-    # A task that moves takes several steps, and never waits for the end of a session.
-    assert longest < max(3, 10 * machine)
+        if "ILLEGAL_GENERATION" in caplog.text:
+            continue
+        assert "its changelog" not in caplog.text
+        assert "failed" not in caplog.text
+        if within:
+            return
+    assert within, found
     assert "its changelog" not in caplog.text
     assert "failed" not in caplog.text
 
@@ -177,24 +187,25 @@ async def test_new_partitions_of_an_input_are_read_after_the_next_rebalance(
         await runs(first, 2, task)
         async with Admin(kafka_cluster.bootstrap) as admin:
             await admin.add_partitions(smaller, 3)
+        await known_everywhere(kafka_cluster.bootstrap, smaller, 3)
         async with running(second) as other:
-            await until(both_run, other, 40)
+            await until(both_run, other)
         await runs(first, 3, task)
         for partition in range(3):
             await producer.send(smaller, b"v", partition=partition)
         await producer.send(topic, b"v", partition=1)
-        await until(all_seen, task, 30)
+        await until(all_seen, task)
 
 
 async def test_a_static_instance_restarts_without_a_rebalance(
     kafka_cluster, topic, create_topic, tmp_path
 ) -> None:
     await create_topic(topic, PARTITIONS)
-    seen = Seen()
-    first = made(kafka_cluster, topic, tmp_path / "a", seen, group_instance_id="a")
+    seen, options = Seen(), {"session_timeout_ms": 30_000}  # for the restart
+    first = made(kafka_cluster, topic, tmp_path / "a", seen, group_instance_id="a", **options)
     async with load(kafka_cluster.bootstrap, topic), running(first) as task:
         await runs(first, 4, task)
-        second = made(kafka_cluster, topic, tmp_path / "b", seen, group_instance_id="b")
+        second = made(kafka_cluster, topic, tmp_path / "b", seen, group_instance_id="b", **options)
         async with running(second) as other:
             await runs(second, 2, other)
             await runs(first, 2, task)
@@ -237,10 +248,11 @@ async def test_new_partitions_of_an_input_topic_are_noticed(
         await runs(second, 1, other)
         async with Admin(kafka_cluster.bootstrap) as admin:
             await admin.add_partitions(topic, 4)
+        await known_everywhere(kafka_cluster.bootstrap, topic, 4)
         if store:
             for each in (task, other):
                 with pytest.raises(StateStoreError, match=f"{topic} has 4 partitions now"):
-                    await asyncio.wait_for(each, 20)
+                    await asyncio.wait_for(each, 60)
             return
         await runs(first, 2, task)
         await runs(second, 2, other)
@@ -251,7 +263,7 @@ async def test_new_partitions_of_an_input_topic_are_noticed(
         async def all_processed() -> bool:
             return seen == {0, 1, 2, 3}
 
-        await until(all_processed, task, 20)
+        await until(all_processed, task)
 
 
 async def test_a_copy_of_a_static_instance_ends_the_older_one(

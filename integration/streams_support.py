@@ -70,7 +70,7 @@ async def records(
 ) -> list[Any]:
     """The records of the topic that are committed now.
 
-    Without ``open_transactions``, all records must become committed in 30 s: TimeoutError.
+    Without ``open_transactions``, all records must become committed in 60 s: TimeoutError.
     """
     wanted = [TopicPartition(topic, number) for number in range(partitions)]
     uncommitted = AIOKafkaConsumer(bootstrap_servers=bootstrap)
@@ -83,7 +83,7 @@ async def records(
     try:
         ends = await (consumer if open_transactions else uncommitted).end_offsets(wanted)
         consumer.assign(wanted)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while any([await consumer.position(tp) < ends[tp] for tp in wanted]):
                 for batch in (await consumer.getmany(timeout_ms=200)).values():
                     found += batch

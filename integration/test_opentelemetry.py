@@ -27,7 +27,7 @@ from kafkaclient.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(180)
 
 
 class Receiver(ThreadingHTTPServer):

@@ -10,12 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from kafkaclient.testing.broker import free_ports
 from tests.code_blocks import parses, replace_all, runs, select
 
-RUN_S = 60
+pytestmark = pytest.mark.timeout(180)
+
+RUN_S = 120
 ENVIRONMENT = {
     **os.environ,
     "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -83,7 +83,7 @@ async def test_every_acks(kafka_cluster, topic, create_topic, read_topic, acks):
     async with Producer(kafka_cluster.bootstrap, acks=acks, enable_idempotence=False) as producer:
         places = [await producer.send_and_wait(topic, b"%d" % n) for n in range(10)]
     assert [p.offset for p in places] == ([-1] * 10 if acks == 0 else list(range(10)))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(read := await read_topic(topic)) < 10:
             await asyncio.sleep(0.1)
     assert [r.value for r in read] == [b"%d" % n for n in range(10)]
@@ -175,7 +175,7 @@ async def test_an_unknown_topic_without_auto_creation_ends_by_max_block(kafka_cl
         parked = producer.send_nowait(topic, b"v")
         with pytest.raises(MetadataTimeoutError, match=topic):
             await parked
-        assert 2.5 < time.monotonic() - began < 5
+        assert 2.5 < time.monotonic() - began < 20
 
 
 async def test_bad_records_are_refused_at_once_and_harm_no_other(
@@ -219,4 +219,4 @@ async def test_an_unreachable_bootstrap_server_is_told_by_max_block():
     began = time.monotonic()
     with pytest.raises(BootstrapError, match=r"127\.0\.0\.1:1\b"):
         await Producer("127.0.0.1:1", max_block_ms=700).start()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 8, "not by bootstrap.connect.timeout.ms, after 10 s"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import yaml
 from experiments.dashboard.promql import parse
 from experiments.dashboard.scrapes import page_of
 from kafkaclient.prometheus import ALERT_RULES, DASHBOARD
+from kafkaclient.testing.broker import free_ports
 from tests.code_blocks import runs
 
 if TYPE_CHECKING:
@@ -38,12 +38,11 @@ def scrape(url: str, deadline: float) -> str:
         time.sleep(0.1)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 @runs("docs/how-to/prometheus.md", having="while True")
 def test_the_page_of_a_real_producer(kafka_cluster, topic, block) -> None:
     """Every metric and label of the dashboard and the alerts is in a real scrape."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     replaced = {
         "9000": str(port),
         "localhost:9092": kafka_cluster.bootstrap,
@@ -58,7 +57,7 @@ def test_the_page_of_a_real_producer(kafka_cluster, topic, block) -> None:
 
 
 def _check(address: str, topic: str) -> None:
-    text = scrape(f"http://{address}/metrics", time.monotonic() + 30)
+    text = scrape(f"http://{address}/metrics", time.monotonic() + 60)
     page: Page = page_of(text)
     assert (
         frozenset({("client_id", "orders"), ("topic", topic)})
@@ -73,7 +72,7 @@ def _check(address: str, topic: str) -> None:
             for labels in page[selector.metric]:
                 assert selector.labels <= dict(labels).keys(), expression
     command = [*KAFKACLIENT, "top", address, "--once", "--json"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     (producer,) = json.loads(shown.stdout)["producers"]
     assert producer["client_id"] == "orders"
     assert producer["up"] is True

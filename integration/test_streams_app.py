@@ -63,12 +63,12 @@ class Instance:
 
     async def runs(self, count: int) -> None:
         await self.has_started.wait()
-        async with asyncio.timeout(30), self._changed:
+        async with asyncio.timeout(60), self._changed:
             await self._changed.wait_for(lambda: self.running() == count)
 
     async def end(self, how: signal.Signals) -> int:
         self.process.send_signal(how)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             code = await self.process.wait()
         await self._reading
         return code
@@ -126,7 +126,7 @@ async def consumed(bootstrap: str, group: str, source: str) -> None:
     await consumer.start()
     try:
         ends = await consumer.end_offsets(partitions)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 found = await admin.list_consumer_group_offsets(group)
                 if all(tp in found and found[tp].offset >= ends[tp] for tp in partitions):
@@ -222,7 +222,7 @@ async def test_a_second_instance_cannot_use_the_same_directory(
     }
     async with instance(topic, target, options) as first:
         await first.runs(4)
-        async with instance(topic, target, options) as second, asyncio.timeout(30):
+        async with instance(topic, target, options) as second, asyncio.timeout(60):
             assert await second.process.wait() == 1
         async with load(kafka_cluster.bootstrap, topic) as sent:
             await asyncio.sleep(0.5)

@@ -264,4 +264,4 @@ async def test_a_missing_output_topic_ends_the_application(
     began = time.monotonic()
     with pytest.raises(ProcessingError, match=f"offset 0, .*{topic}-nowhere"):
         await app.run()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30, "max.block.ms is 3 s, by default 60"

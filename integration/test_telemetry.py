@@ -26,6 +26,8 @@ from kafkaclient.testing.fake import FakeCluster
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.timeout(180)
+
 MOTO_PYTHON = Path(__file__).parents[1] / "build" / "moto" / "bin" / "python"
 WITHIN_S = 60.0
 SECRET = "a/secret+word"

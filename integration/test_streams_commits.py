@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from integration.each_broker import configured_everywhere
 from integration.streams_support import GUARANTEES, application, equals, records, running, until
 from integration.test_streams_app import (
     PARTITIONS,
@@ -231,6 +232,7 @@ async def test_changes_that_are_too_large_are_named(
             await made().run()
         changelog = ConfigResource.topic(f"app-{topic}-s-changelog")
         await admin.alter_configs(changelog, {"max.message.bytes": "10000"})
+        await configured_everywhere(bootstrap, changelog.name, "max.message.bytes", "10000")
         await producer.send_and_wait(topic, b"50000")
         message = r"-0, offset 1, .*a change of 50003 bytes, with the key b'key', .*s-changelog-0"
 

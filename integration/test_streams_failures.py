@@ -10,7 +10,6 @@ import pytest
 
 from integration.streams_support import GUARANTEES, application, equals, records, running, until
 from kafkaclient import Producer
-from kafkaclient.admin import Admin, ConfigResource
 from kafkaclient.errors import (
     DeserializationError,
     ProcessingError,
@@ -21,7 +20,7 @@ from kafkaclient.streams import DeadLetter, StreamsApp
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -76,8 +75,11 @@ async def test_what_a_broker_refuses_is_its_records_error(
     crash, no change is applied twice at least once either."""
     bootstrap, out, dead = kafka_cluster.bootstrap, f"{topic}-out", f"{topic}-dead"
     changelog = f"app-{topic}-s-changelog"
-    for name in (topic, out, dead, changelog):
-        await create_topic(name, 1)
+    limit = {"max.message.bytes": "2000"}
+    await create_topic(topic, 1)
+    await create_topic(dead, 1)
+    await create_topic(out, 1, config=limit)
+    await create_topic(changelog, 1, config=limit | {"cleanup.policy": "compact"})
 
     def made(handler: Any) -> StreamsApp:
         app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
@@ -94,10 +96,7 @@ async def test_what_a_broker_refuses_is_its_records_error(
         return app
 
     values = [b"1", b"big 2", b"3", b"big change", b"5", b"big 6", b"7"]
-    async with Producer(bootstrap) as producer, Admin(bootstrap) as admin:
-        for name in (out, changelog):
-            await admin.alter_configs(ConfigResource.topic(name), {"max.message.bytes": "2000"})
-        await admin.alter_configs(ConfigResource.topic(changelog), {"cleanup.policy": "compact"})
+    async with Producer(bootstrap) as producer:
         for value in values:
             await producer.send_and_wait(topic, value)
     # Of two refused in one commit, the first answer counts: another broker may have the changelog.
@@ -133,16 +132,15 @@ async def test_a_dead_letter_that_the_broker_refuses_ends_run(
     kafka_cluster, topic, create_topic, tmp_path, guarantee
 ) -> None:
     bootstrap, dead = kafka_cluster.bootstrap, f"{topic}-dead"
-    for name in (topic, dead):
-        await create_topic(name, 1)
+    await create_topic(topic, 1)
+    await create_topic(dead, 1, config={"max.message.bytes": "2000"})
     app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
 
     @app.processor(topic, store="s", on_error=DeadLetter(dead))
     async def fail(record, store, emit) -> None:
         raise ValueError("no")
 
-    async with Producer(bootstrap) as producer, Admin(bootstrap) as admin:
-        await admin.alter_configs(ConfigResource.topic(dead), {"max.message.bytes": "2000"})
+    async with Producer(bootstrap) as producer:
         await producer.send_and_wait(topic, os.urandom(5000))
     with pytest.raises(
         StreamsError, match=rf"the dead letter of the record at {topic}-0, offset 0, .*to {dead}-0"

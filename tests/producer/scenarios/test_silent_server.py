@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 from typing import TYPE_CHECKING
@@ -30,14 +31,22 @@ def silent() -> Iterator[str]:
         yield "{}:{}".format(*server.getsockname())
 
 
+async def _connect(sock: socket.socket, address: tuple[str, int]) -> None:
+    """Virtual time does not wait until a busy kernel has connected the two."""
+    sock.setblocking(True)
+    sock.connect(address)
+    sock.setblocking(False)
+
+
 @pytest.mark.parametrize("limit_s", [2, _SETUP_S - 5, _SETUP_S + 5])
 @pytest.mark.parametrize(
     ("protocol", "listener"), [("PLAINTEXT", "expects TLS"), ("SSL", "has no TLS")]
 )
 @virtual_time
 async def test_a_server_that_accepts_the_connection_only(
-    silent: str, protocol: str, listener: str, limit_s: int
+    silent: str, protocol: str, listener: str, limit_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", _connect)
     options = {"bootstrap_servers": silent, "security_protocol": protocol}
     producer = Producer(**options, max_block_ms=limit_s * 1000)  # type: ignore[arg-type]
     admin = Admin(**options, default_api_timeout_ms=limit_s * 1000)  # type: ignore[arg-type]

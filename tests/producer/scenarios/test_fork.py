@@ -132,7 +132,7 @@ async def test_a_connection_ends_with_the_parent_though_a_child_lives_on(
                 signal.pause()
                 os._exit(0)
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(20):
                 while fake.connections(0) + fake.connections(1):
                     await asyncio.sleep(0.01)
         finally:

@@ -26,12 +26,11 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader.reader import Reader
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster, delay
 from kafkaclient.testing.inspect import inspect
-from kafkaclient.wire.api import ApiKey
 from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
+    from kafkaclient.testing.fake import FakeCluster
     from tests.producer.support import Look, StartProducer, Values
 
 
@@ -112,7 +111,8 @@ async def test_the_wrong_event_loop(producing: StartProducer) -> None:
     fake = one_topic()
     async with producing(fake) as producer:
         await producer.send_and_wait("t", b"v")
-        fake.control(ApiKey.PRODUCE, delay(0.3))
+        for node in range(3):
+            fake.stall_broker(node)
         pending = await producer.send("t", b"w")
         many = await producer.send_many("t", [b"x"])
 
@@ -137,6 +137,8 @@ async def test_the_wrong_event_loop(producing: StartProducer) -> None:
             with pytest.raises(ProducerStateError, match="event loop") as caught:
                 await asyncio.to_thread(call)
             assert not isinstance(caught.value, ProducerClosedError)
+        for node in range(3):
+            fake.resume_broker(node)
         await asyncio.gather(pending, many)
 
 

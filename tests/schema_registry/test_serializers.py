@@ -321,7 +321,7 @@ async def test_the_latest_version_is_asked_for_again(monkeypatch: pytest.MonkeyP
     newer = json.loads(AVRO)
     newer["fields"].append({"name": "extra", "type": "string", "default": "?"})
     conf = {"auto.register.schemas": False, "use.latest.version": True}
-    for ttl_s, in_the_end in ((0.05, b"\x02?"), (None, b"")):
+    for ttl_s, in_the_end in ((1.0, b"\x02?"), (None, b"")):
         async with running_stub() as stub:
             stub.register("t-value", {"schema": AVRO})
             more = {} if ttl_s is None else {"cache.latest.ttl.sec": ttl_s}
@@ -330,7 +330,7 @@ async def test_the_latest_version_is_asked_for_again(monkeypatch: pytest.MonkeyP
                 assert (await serializer.serialize(FLIGHT, context()))[5:] == b"\x04UA"
                 assert serializer.serialize(FLIGHT, context())[5:] == b"\x04UA"
                 stub.register("t-value", {"schema": json.dumps(newer)})
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.0 if ttl_s is None else 1.1)
                 later = serializer.serialize(FLIGHT, context())
                 later = await later if isawaitable(later) else later
                 assert later[5:] == b"\x04UA" + in_the_end

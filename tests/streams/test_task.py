@@ -199,7 +199,7 @@ async def test_restoring_ends_at_the_changelogs_end(task: Task) -> None:
 
 async def test_an_empty_changelog_is_restored_at_once(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         await task.wait_until_restored({CHANGELOG: 0})
 
 

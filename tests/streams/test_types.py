@@ -7,6 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 RIGHT = """
@@ -103,6 +105,7 @@ def errors_of(path: Path) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.timeout(300)  # without a cache mypy takes long
 def test_mypy_sees_wrong_types(tmp_path: Path) -> None:
     right = textwrap.dedent(RIGHT)
     head = right.partition('    if "the" in store:')[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from urllib.request import urlopen
 
 import pytest
@@ -35,10 +36,9 @@ def _values(fake: FakeCluster, topic: str) -> list[tuple[bytes | None, bytes | N
 
 
 def _until(client: TestClient, path: str, words: str) -> None:
-    for _ in range(1_000):
-        if words in client.get(path).text:
-            return
-    pytest.fail(f"{words!r} never stood on {path}")
+    deadline = monotonic() + 30
+    while words not in client.get(path).text:
+        assert monotonic() < deadline, f"{words!r} never stood on {path}"
 
 
 def test_an_order_is_written_before_its_answer_and_confirmed_after_it(fake: FakeCluster) -> None:

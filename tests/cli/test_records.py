@@ -514,6 +514,6 @@ def test_a_long_wait_is_told_while_the_input_goes_on(
     waits_told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     # On a slow machine the wait for a producer id is told, too.
     (began, ended) = [text for text in waits_told if "record" in text]
-    assert "1 record to t-0: after 0." in began
+    assert re.search(r"1 record to t-0: after \d", began)
     assert "was on its way to broker 0" in began
-    assert ended.startswith("the wait for acknowledgments of records ended after 0.")
+    assert ended.startswith("the wait for acknowledgments of records ended after ")

@@ -108,10 +108,10 @@ def test_a_signal_ends_a_command_that_waits_for_a_confirmation(number: int, stat
         while b"[y/N]" not in shown:
             shown += os.read(screen, 1000)
         # A signal between the prompt and the read is seen once the read ends: it is sent again.
-        for _ in range(5):
+        for _ in range(4):
             process.send_signal(number)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(3)
+                process.wait(10)
                 break
         assert process.returncode == status
     finally:

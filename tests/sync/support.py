@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -33,16 +34,22 @@ def values(fake: FakeCluster, partition: int = 0) -> list[bytes | None]:
 
 
 def threads() -> list[str]:
-    return [t.name for t in threading.enumerate() if t.name.startswith("kafkaclient-")]
+    """Those that do not end within 10 seconds. What a test has left behind may take a moment."""
+    deadline = time.monotonic() + 10
+    while found := [t.name for t in threading.enumerate() if t.name.startswith("kafkaclient-")]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.005)
+    return found
 
 
 @contextmanager
 def busy(producer: SyncProducer) -> Iterator[None]:
-    """Keeps the producer's thread busy in a callback, for 5 seconds at most."""
+    """Keeps the producer's thread busy in a callback, for 30 seconds at most."""
     busy, go_on = threading.Event(), threading.Event()
     thread = producer._thread
     assert thread is not None
-    thread._loop.call_soon_threadsafe(lambda: (busy.set(), go_on.wait(5)))
+    thread._loop.call_soon_threadsafe(lambda: (busy.set(), go_on.wait(30)))
     busy.wait()
     try:
         yield

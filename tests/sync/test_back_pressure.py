@@ -32,9 +32,10 @@ def test_a_full_buffer_makes_the_call_wait_and_loses_nothing() -> None:
     sender = threading.Thread(target=send)
     sender.start()
     sender.join(0.3)
+    deadline = time.monotonic() + 20
+    while producer.metrics().producer["buffer-available-bytes"] >= 900:  # the loop does not wait
+        assert time.monotonic() < deadline
     assert sender.is_alive()
-    metrics = producer.metrics().producer  # the loop does not wait
-    assert metrics["buffer-available-bytes"] < 900
     fake.resume_broker(0)
     sender.join(30)
     producer.flush(30)
@@ -67,7 +68,9 @@ def test_a_call_waits_for_max_block_ms_at_most() -> None:
     producer.close()
 
 
-def test_with_max_block_ms_0_a_burst_fits_all_the_same() -> None:
+def test_with_max_block_ms_0_a_burst_fits_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    # On a busy machine the producer's thread may get its turn later than usual.
+    monkeypatch.setattr("kafkaclient.sync.producer._HANDOVER_S", 10.0)
     fake = one_topic()
     with running(fake, max_block_ms=0) as producer:
         while producer.send("t", b"").exception(10) is not None:
@@ -114,7 +117,7 @@ def test_records_behind_a_topic_that_never_comes_fail_within_max_block_ms() -> N
         producer.flush(20)
         for future in futures:
             assert isinstance(future.exception(0), MetadataTimeoutError)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 10, "20 s would be one after the other"
 
 
 def test_records_of_a_topic_beyond_buffer_memory_make_the_call_wait() -> None:
@@ -191,7 +194,7 @@ def test_rows_of_a_bulk_call_pass_those_for_a_broker_that_takes_nothing() -> Non
             target=lambda: futures.append(producer.send_many("t", [bytes(500)] * 600, keys=rows))
         )
         sender.start()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         well = sum(partition_for_key(key, 2) == 1 for key in rows)
         while len(fake.log("t", 1)) <= well and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -221,8 +224,11 @@ def test_a_thread_whose_records_wait_for_a_broker_stops_no_other_thread(bulk: bo
 
         sender = threading.Thread(target=send)
         sender.start()
-        sender.join(0.5)
-        before = len(sent)
+        thread, before = producer._thread, -1
+        assert thread is not None
+        while not thread.handover._stopped or len(sent) > before:  # the sender is not held up yet
+            before = len(sent)
+            sender.join(0.3)
         for n in range(20):
             assert producer.send_and_wait("t", b"x", partition=1).offset == 1 + 2 * n
             assert producer.send_many("t", [b"x"], partition=1).result(10).records == 1

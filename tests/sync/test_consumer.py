@@ -318,7 +318,7 @@ if not child:
     sys.exit(0)
 os.waitpid(child, 0)
 consumer.poll(0.1)
-print("assigned", len(consumer.assignment))
+print("assigned", len(consumer.wait_assigned()))
 """
 
 

@@ -29,13 +29,16 @@ def test_a_callback_that_raises_holds_up_no_other_future(
     def fail(_: object) -> None:
         raise error
 
-    with running(one_topic(), linger_ms=100) as producer:
+    fake = one_topic()
+    with running(fake, linger_ms=100) as producer:
         producer.send_and_wait("t", b"0")
+        fake.stall_broker(0)
         first = producer.send("t", b"1")
         first.add_done_callback(fail)
         second = producer.send("t", b"2")
         second.add_done_callback(lambda _: None)
-        assert second.result(5).offset == 2
+        fake.resume_broker(0)
+        assert second.result(20).offset == 2
         assert producer.send_and_wait("t", b"3").offset == 3
     assert "a callback of a record's future failed" in caplog.text
 
@@ -47,10 +50,12 @@ def test_futures_work_with_what_the_standard_library_has() -> None:
         futures = [producer.send("t", b"%d" % n) for n in range(10)]
         assert wait(futures, 10).not_done == set()
         assert set(as_completed(futures, 10)) == set(futures)
+        fake.stall_broker(0)
         future = producer.send("t", b"x")
         assert not future.cancel()
         assert not future.cancelled()
         future.add_done_callback(lambda _: called.append(threading.current_thread().name))
+        fake.resume_broker(0)
         future.result(10)
         producer.flush()
         assert called[0].startswith("kafkaclient-")
@@ -140,25 +145,31 @@ def test_entering_the_lock_of_a_future_is_one_call_in_c() -> None:
 
 def test_a_future_that_stays_locked_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkaclient.sync.futures._LOCKED_S", 0.05)
-    with running(one_topic(), linger_ms=200) as producer:
+    fake = one_topic()
+    with running(fake, linger_ms=200) as producer:
         producer.send_and_wait("t", b"0")
+        fake.stall_broker(0)
         locked, free = producer.send("t", b"1"), producer.send("t", b"2")
         _acquired_by_a_thread_that_has_ended(locked._condition)
-        assert free.result(5).offset == 2
-        assert locked.result(5).offset == 1
+        fake.resume_broker(0)
+        assert free.result(20).offset == 2
+        assert locked.result(20).offset == 1
         assert producer.send_and_wait("t", b"3").offset == 3
 
 
 def test_an_event_that_stays_locked_holds_up_no_future(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkaclient.sync.futures._LOCKED_S", 0.05)
-    with running(one_topic(), linger_ms=200) as producer:
+    fake = one_topic()
+    with running(fake, linger_ms=200) as producer:
         producer.send_and_wait("t", b"0")
+        fake.stall_broker(0)
         future = producer.send("t", b"1")
         event = threading.Event()
         _acquired_by_a_thread_that_has_ended(event._cond)  # type: ignore[attr-defined]
         with future._condition:
             future._waiters.append(SimpleNamespace(event=event, add_result=lambda _: event.set()))
-        assert future.result(5).offset == 1
+        fake.resume_broker(0)
+        assert future.result(20).offset == 1
         assert producer.send_and_wait("t", b"2").offset == 2
 
 

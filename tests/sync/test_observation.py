@@ -40,7 +40,7 @@ def test_a_probe_ends_in_time_although_the_thread_is_busy() -> None:
             assert str(health) == "the producer's thread does not respond"
             with pytest.raises(KafkaTimeoutError, match=r"does not respond within 0\.1 s"):
                 producer.metrics(timeout=0.1)
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 15, "the thread is busy for 30 s"
         assert producer.healthy()
 
 

@@ -28,15 +28,14 @@ def written():
 # Functions registered earlier run later: this one after those of SyncProducer.
 atexit.register(lambda: print(*written(), flush=True))
 
-producer = SyncProducer(fake.bootstrap, dialer=fake, linger_ms=200, exit_timeout_s=EXIT)
+producer = SyncProducer(fake.bootstrap, dialer=fake, linger_ms=LINGER, exit_timeout_s=EXIT)
 """
 
 
-def start(code: str, exit_timeout_s: float = 20) -> subprocess.Popen[str]:
+def start(code: str, exit_timeout_s: float = 20, linger_ms: int = 200) -> subprocess.Popen[str]:
+    preamble = PREAMBLE.replace("EXIT", str(exit_timeout_s)).replace("LINGER", str(linger_ms))
     # The producer's exit functions are registered when its module is imported.
-    preamble = PREAMBLE.replace("EXIT", str(exit_timeout_s)).replace(
-        "from kafkaclient import SyncProducer\n", ""
-    )
+    preamble = preamble.replace("from kafkaclient import SyncProducer\n", "")
     preamble = preamble.replace("producer = ", "from kafkaclient import SyncProducer\nproducer = ")
     return subprocess.Popen(
         [sys.executable, "-W", "default", "-c", preamble + dedent(code)],
@@ -46,12 +45,14 @@ def start(code: str, exit_timeout_s: float = 20) -> subprocess.Popen[str]:
     )
 
 
-def run(code: str, exit_timeout_s: float = 20) -> tuple[list[str], str]:
-    """The words that the program prints, and what it writes to stderr."""
-    with start(code, exit_timeout_s) as process:
+def run(code: str, exit_timeout_s: float = 20, linger_ms: int = 200) -> tuple[list[str], str]:
+    """The words that the program prints, and what it writes to stderr, except that its event loop
+    stood still: on a busy machine it does."""
+    with start(code, exit_timeout_s, linger_ms) as process:
         printed, errors = process.communicate(timeout=40)
     assert process.returncode == 0, errors
-    return printed.split(), errors
+    told = [line for line in errors.splitlines(True) if "event loop stood still" not in line]
+    return printed.split(), "".join(told)
 
 
 def test_records_are_sent_before_the_interpreter_ends() -> None:
@@ -118,7 +119,7 @@ def test_ctrl_c_ends_the_program_and_its_records_are_sent() -> None:
 
 
 def test_a_second_ctrl_c_ends_without_waiting() -> None:
-    with start("""
+    code = """
         producer.send_and_wait("t", b"0")
         fake.stall_broker(0)
         future = producer.send("t", b"1")
@@ -126,12 +127,13 @@ def test_a_second_ctrl_c_ends_without_waiting() -> None:
         producer._thread.flush = lambda: (print("ending", flush=True), flush())[1]
         print("waiting", flush=True)
         future.result()
-    """) as process:
+    """
+    with start(code, exit_timeout_s=60) as process:
         assert process.stdout is not None
         for expected in ("waiting", "ending"):
             assert process.stdout.readline() == f"{expected}\n"
             process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=10)  # exit_timeout_s is 20
+        _, errors = process.communicate(timeout=30)
     assert "the program ends with 1 record undelivered" in errors
 
 
@@ -147,7 +149,7 @@ def test_a_dropped_producer_is_flushed_at_the_end() -> None:
 
 
 FORK = """
-    producer.send("t", b"parent-1")              # not sent yet: it lingers, or waits for metadata
+    producer.send("t", b"parent-1")              # not sent yet: it lingers for a minute
     {before}
     child = os.fork()
     if child == 0:
@@ -169,7 +171,7 @@ def test_a_forked_child_has_a_producer_of_its_own(before: str, uvloop: bool) -> 
     code = dedent(FORK).format(before=before, check=check)
     if not uvloop:
         code = "import kafkaclient.sync.thread as t; t.loop_factory = lambda: None\n" + code
-    printed, errors = run(code)
+    printed, errors = run(code, linger_ms=60_000)
     flushed = ["parent-1"] * (before == "producer.flush()")
     child = [*flushed, "child-1", "child-waited", "child-2"]
     # At its end each process prints its log; the child comes first.
@@ -329,7 +331,7 @@ def test_ctrl_c_during_a_fork_leaves_the_producer_at_work() -> None:
             os._exit(0)
         os.waitpid(child, 0)
         for p in producers:
-            p.send("t", b"x").result(5)
+            p.send("t", b"x").result(8)  # a thread that stayed paused goes on after 10 s
             p.close()
     """)
     assert errors.count("KeyboardInterrupt") == 1

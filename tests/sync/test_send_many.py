@@ -80,23 +80,23 @@ def test_all_that_is_sent_counts_for_buffer_memory(where: str) -> None:
 
 
 def test_each_call_waits_for_max_block_ms_once() -> None:
-    """Not for its own time and for the time of the calls before."""
-    _, producer = stalled(max_request_size=1000, max_block_ms=300)
+    """Not for its own time and for the time of the calls before, which is 12 s in all."""
+    _, producer = stalled(max_request_size=1000, max_block_ms=1500)
     began = time.monotonic()
-    futures = [producer.send_many("t", [bytes(900)] * 5) for _ in range(6)]
+    futures = [producer.send_many("t", [bytes(900)] * 5) for _ in range(8)]
     futures += [producer.send_many("unknown", [b"x"]) for _ in range(3)]
     for future in futures[1:]:  # the first one has filled the buffer
-        assert isinstance(future.exception(10), (BufferFullError, MetadataTimeoutError))
-    assert time.monotonic() - began < 1.5
+        assert isinstance(future.exception(30), (BufferFullError, MetadataTimeoutError))
+    assert time.monotonic() - began < 8
     producer.close(0)
 
 
 def test_after_its_first_record_a_call_has_max_block_ms_for_each_wait() -> None:
     fake = one_topic()
-    options = {"buffer_memory": 4000, "batch_size": 1000, "linger_ms": 0, "max_block_ms": 300}
+    options = {"buffer_memory": 4000, "batch_size": 1000, "linger_ms": 0, "max_block_ms": 1000}
     with running(fake, max_request_size=1000, **options) as producer:
         producer.send_and_wait("t", b"0")
         fake.delay_produce(0, 0.05)
         began = time.monotonic()
         assert producer.send_many("t", [bytes(900)] * 40).result(20).records == 40
-        assert time.monotonic() - began > 0.4
+        assert time.monotonic() - began > 1.1

@@ -58,8 +58,9 @@ async def test_in_the_thread_of_an_event_loop() -> None:
 
 
 def test_a_delivery_timeout_fails_the_future() -> None:
-    fake, producer = stalled(max_request_size=1000, request_timeout_ms=100, delivery_timeout_ms=200)
-    assert isinstance(producer.send("t", b"x").exception(10), DeliveryTimeoutError)
+    limits = {"request_timeout_ms": 500, "delivery_timeout_ms": 1000}  # enough for the start
+    fake, producer = stalled(max_request_size=1000, **limits)
+    assert isinstance(producer.send("t", b"x").exception(20), DeliveryTimeoutError)
     fake.resume_broker(0)
     producer.close()
 

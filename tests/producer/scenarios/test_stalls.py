@@ -92,7 +92,7 @@ def test_metadata_that_lay_in_the_socket_counts() -> None:
     """Real sockets: only there an answer waits unread."""
 
     async def main() -> None:
-        async with Producer(fake.bootstrap, max_block_ms=200) as producer:
+        async with Producer(fake.bootstrap, max_block_ms=500) as producer:
             await producer.send_and_wait("t", b"0")
             calls: dict[str, Callable[[], Awaitable[object]]] = {
                 "a": lambda: producer.send_and_wait("a", b"1"),
@@ -104,7 +104,7 @@ def test_metadata_that_lay_in_the_socket_counts() -> None:
                 fake.control(ApiKey.METADATA, delay_answer(0.03))
                 task = asyncio.ensure_future(call())
                 await asyncio.sleep(0.01)
-                time.sleep(0.3)  # noqa: ASYNC251 - it blocks the event loop
+                time.sleep(0.7)  # noqa: ASYNC251 - it blocks the event loop
                 await task
 
     with FakeCluster(1).serve() as fake:

@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.opentelemetry import KafkaclientInstrumentor
+from kafkaclient.opentelemetry import KafkaclientInstrumentor, attributes
 from kafkaclient.testing.fake import FakeCluster
 from tests.opentelemetry.support import Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of tracing is logged once in a process, whatever test it is in."""
+    monkeypatch.setattr(attributes, "_logged", set())
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from opentelemetry.sdk.trace.sampling import (
 from opentelemetry.trace import NonRecordingSpan, NoOpTracer
 
 from kafkaclient.errors import InvalidRecordError
-from kafkaclient.opentelemetry import KafkaclientInstrumentor, attributes
 from kafkaclient.opentelemetry.sending import SpanGate
 from kafkaclient.testing.clock import virtual_time
 from tests.opentelemetry.support import Seen, header, records
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkaclient import Producer
+    from kafkaclient.opentelemetry import KafkaclientInstrumentor
     from kafkaclient.testing.fake import FakeCluster
 
 
@@ -80,11 +80,6 @@ class FailingProvider(TracerProvider):
 class ProviderOfFailingSpans(TracerProvider):
     def get_tracer(self, *_: Any, **__: Any) -> Any:
         return FailingTracer()
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attributes, "_logged", set())
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.each_broker import configured_everywhere
+from integration.brokers import configured_everywhere
 from integration.streams_support import GUARANTEES, application, equals, records, running, until
 from integration.test_streams_app import (
     PARTITIONS,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.each_broker import known_everywhere
+from integration.brokers import known_everywhere
 from integration.streams_support import GUARANTEES, application, running, until
 from kafkaclient import Producer
 from kafkaclient.admin import Admin

@@ -132,7 +132,8 @@ def shared_settings(brokers: int) -> dict[str, str]:
     """The settings of every broker in a cluster of this size.
 
     Auto-created topics have 6 partitions. With three brokers they have 3 replicas and
-    ``min.insync.replicas=2``, so that the loss of one broker loses no records.
+    ``min.insync.replicas=2``, so that the loss of one broker loses no records. Records are kept,
+    however old their timestamps.
     """
     replicas = str(min(3, brokers))
     in_sync = str(min(2, brokers))
@@ -145,6 +146,8 @@ def shared_settings(brokers: int) -> dict[str, str]:
         "listener.security.protocol.map": _protocol_map({}),
         # The default needs 128 MB, but the heap has 384 MB.
         "log.cleaner.dedupe.buffer.size": "4194304",
+        # Tests write records with timestamps of long ago.
+        "log.retention.ms": "-1",
         "min.insync.replicas": in_sync,
         "num.partitions": "6",
         # Kafka's default of 50 partitions takes seconds on a small machine.

@@ -1,12 +1,14 @@
 """A figure: the command that measures it, its results, and its tables in a page.
 
 A page has ``<!-- measured: NAME -->`` and ``<!-- end of measured -->`` around each table that is
-written here. The results say when, at which commit and on which machine they were measured.
+written here. The results say when, at which commit and on which machine they were measured. What is
+between the marks stays as it is until the results are there.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +20,9 @@ from experiments.machine import machine_sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["DOCS", "RESULTS", "Digest", "Figure", "Found", "aligned", "written"]
+    Row = Mapping[str, Any]
+
+__all__ = ["DOCS", "RESULTS", "Digest", "Figure", "Found", "aligned", "rows_table", "written"]
 
 _ROOT = Path(__file__).parent.parent.parent
 RESULTS = _ROOT / "benchmarks/results"
@@ -45,11 +49,20 @@ class Found:
     def read(cls, path: Path) -> Found:
         return cls(**json.loads(path.read_text("utf-8")))
 
-    def sentence(self) -> str:
-        """What stands below the tables."""
-        load = "" if self.load is None else f" (load average before: {self.load:.1f})"
-        machine = "" if self.machine is None else f": {machine_sentence(self.machine)}"
-        return f"Measured on {self.measured} at commit {self.commit}{load}{machine}."
+
+def _sentence(page: str, names: Sequence[str]) -> str:
+    """What stands below the tables on a page: where the figures of these names are from."""
+    folder = (DOCS / page).resolve().parent
+    found = [Found.read(RESULTS / f"{name}.json") for name in names]
+    days, commits = (
+        ", ".join(dict.fromkeys(values))
+        for values in ((f.measured for f in found), (f.commit for f in found))
+    )
+    links = [f"[results]({os.path.relpath(RESULTS, folder)}/{name}.json)" for name in names]
+    loads = [f.load for f in found if f.load is not None]
+    load = [f"load average before: {max(loads):.1f}"] if loads else []
+    machine = "" if found[-1].machine is None else f": {machine_sentence(found[-1].machine)}"
+    return f"Measured on {days} at commit {commits} ({', '.join([*links, *load])}){machine}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +77,7 @@ class Figure:
     command: Sequence[str]
     """A module and its options; ``OUT`` is the file for its results, ``FOLDER`` a folder."""
     blocks: Mapping[str, Callable[[Any], str]]
-    """By the name in the page's mark: from the results to Markdown."""
+    """By the name in the page's mark: from the results to Markdown. None: a digest has them."""
     summary: str | None = None
     """With ``FOLDER``: the file in it that has the results."""
     pictures: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +98,8 @@ class Digest:
     of: Sequence[str]
     """Whose results ``render`` gets, in this order."""
     render: Callable[..., str]
+    told: bool = False
+    """Whether it says below the table where and when the figures were measured."""
 
 
 def _results(name: str) -> Any:
@@ -93,19 +108,31 @@ def _results(name: str) -> Any:
     return found.get("results", found)
 
 
+def _are_there(names: Iterable[str]) -> bool:
+    return all((RESULTS / f"{name}.json").exists() for name in names)
+
+
 def written(page: str, figures: Iterable[Figure], digests: Iterable[Digest] = ()) -> str:
     """The page's text with each of its blocks written anew.
 
-    Raises ValueError if the page has no mark of a block, or a mark that nobody writes.
+    Raises ValueError if the page has no mark for a block, or a mark that nothing writes.
     """
-    blocks: dict[str, str] = {}
+    blocks: dict[str, str | None] = {}
     for figure in figures:
-        found = Found.read(figure.results)
-        for name, render in figure.blocks.items():
-            blocks[name] = render(found.results)
-        blocks[list(figure.blocks)[-1]] += f"\n{found.sentence()}\n"
+        if not figure.results.exists():
+            blocks |= dict.fromkeys(figure.blocks)
+        elif figure.blocks:
+            found = _results(figure.name)
+            made = {name: render(found) for name, render in figure.blocks.items()}
+            made[list(made)[-1]] += f"\n{_sentence(figure.page, [figure.name])}\n"
+            blocks |= made
     for digest in digests:
-        blocks[digest.name] = digest.render(*map(_results, digest.of))
+        if not _are_there(digest.of):
+            blocks[digest.name] = None
+            continue
+        text = digest.render(*map(_results, digest.of))
+        told = f"\n{_sentence(digest.page, digest.of)}\n" if digest.told else ""
+        blocks[digest.name] = text + told
     marked: list[str] = []
 
     def block(match: re.Match[str]) -> str:
@@ -113,7 +140,9 @@ def written(page: str, figures: Iterable[Figure], digests: Iterable[Digest] = ()
         if name not in blocks:
             raise ValueError(f"nothing writes the block {name}")
         marked.append(name)
-        return f"<!-- measured: {name} -->\n\n{blocks[name]}\n<!-- end of measured -->\n"
+        if (text := blocks[name]) is None:
+            return match[0]
+        return f"<!-- measured: {name} -->\n\n{text}\n<!-- end of measured -->\n"
 
     text = _BLOCK.sub(block, page)
     if missing := blocks.keys() - set(marked):
@@ -126,3 +155,25 @@ def aligned(head: Sequence[str], rows: Iterable[Sequence[object]], names: int = 
     lines = table(head, rows).splitlines()
     rule = ["---"] * names + ["---:"] * (len(head) - names)
     return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[2:]]) + "\n"
+
+
+def rows_table(columns: Mapping[str, str | Callable[[Row], object]], names: int = 1) -> Any:
+    """A function from rows to an :func:`aligned` table.
+
+    ``columns`` has the heading of each, and a format of the row's fields (``"{p99_ms:.1f}"``) or a
+    function of the row. A format with a field that is None makes an empty cell.
+    """
+
+    def cell(row: Row, column: str | Callable[[Row], object]) -> object:
+        if callable(column):
+            return column(row)
+        try:
+            return column.format_map(row)
+        except TypeError:
+            return ""
+
+    def render(rows: Iterable[Row]) -> str:
+        cells = [[cell(row, column) for column in columns.values()] for row in rows]
+        return aligned(list(columns), cells, names)
+
+    return render

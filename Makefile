@@ -5,7 +5,6 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_VERSION := 0.13.8
-RESULTS ?= build/slow-broker
 # Tests start many processes of Python, which would compile the same modules.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -148,17 +147,8 @@ fuzz: $(STAMP) ## a million inputs over all decoders, guided by coverage, some m
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group fuzz
 	$(BIN)/python -m fuzz.run --out build/fuzz $(FUZZ)
 
-# One setting of each client: about eleven minutes.
-slow-broker: $(STAMP) ## a slow broker, every client at every rate: table and picture of docs/figures/slow-broker.md; SLOW_BROKER="--repeat 3 ..."
-	$(BIN)/python -m experiments slow-broker --out $(RESULTS) --settings compared --no-decisions --seconds 8 \
-	  --rates 50,512,2048,8192,16384 --producers 1,30,300 $(SLOW_BROKER)
-	$(BIN)/python -m experiments compared $(RESULTS)
-
 figures: $(STAMP) ## measure the tables of docs/figures on a quiet machine, and write them; FIGURES="consume sync --again"
 	$(BIN)/python -m benchmarks.figures $(FIGURES)
-
-pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in RESULTS
-	$(BIN)/python -m experiments pictures $(RESULTS) docs/pictures
 
 dashboard-pictures: $(STAMP) ## docs/pictures of the Grafana dashboard and of `kafkaclient top`
 	$(BIN)/python -m experiments dashboard docs/pictures
@@ -208,4 +198,4 @@ extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each b
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit full peers kerberos kerberos-chaos slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak slow-broker figures pictures dashboard-pictures constraints wheel-test oldest newest types extras clean
+.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit full peers kerberos kerberos-chaos slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak figures dashboard-pictures constraints wheel-test oldest newest types extras clean

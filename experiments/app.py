@@ -11,7 +11,7 @@ from experiments.demo.command import demo
 from experiments.partition_limits.command import partition_limits
 from experiments.rebalance.command import rebalance_1000
 from experiments.replication_quota.command import replication_quota
-from experiments.slow_broker.command import compared, object_store, pictures, report, slow_broker
+from experiments.slow_broker.command import object_store, pictures, report, slow_broker
 from experiments.spark_chaos.command import spark_chaos
 from experiments.streams_chaos.command import streams_chaos
 from experiments.task_handover.command import task_handover
@@ -41,7 +41,6 @@ for _command in (
     rebalance_1000,
     report,
     pictures,
-    compared,
     dashboard,
 ):
     app.command(_command.__name__.replace("_", "-"))(_command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable  # noqa: TC003 - typer reads the annotations
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +22,6 @@ from experiments.command import (
 from experiments.experiment import REPORT
 from experiments.options import parse_peers
 from experiments.slow_broker.compare import Row, rows
-from experiments.slow_broker.compared import write_compared
 from experiments.slow_broker.experiment import Experiment
 from experiments.slow_broker.fleet import FLEET_RATE
 from experiments.slow_broker.pictures import draw_pictures
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["compared", "object_store", "pictures", "report", "slow_broker"]
+__all__ = ["object_store", "pictures", "report", "slow_broker"]
 
 
 _ALL_PEERS = ",".join(PEERS)
@@ -139,32 +138,16 @@ def pictures(
     results: Annotated[Path, typer.Argument(help="The folder of a slow-broker experiment.")],
     folder: Annotated[Path, typer.Argument(help="Where the SVG files go.")],
 ) -> None:
-    """Draw the slow-broker experiment's pictures for the documentation, as SVG files.
+    """Draw the slow-broker experiment's pictures, as SVG files.
 
     Needs matplotlib, which is installed with the development tools.
 
-    Example: `python -m experiments pictures build/slow-broker docs/pictures`
+    Example: `python -m experiments pictures build/slow-broker build/pictures`
     """
-    _write(draw_pictures, results, folder)
 
-
-def compared(
-    results: Annotated[Path, typer.Argument(help="The folder of a slow-broker experiment.")],
-    docs: Annotated[Path, typer.Argument(help="The folder of the documentation.")] = Path("docs"),
-) -> None:
-    """Write the table and the picture of docs/figures/slow-broker.md.
-
-    Needs matplotlib, which is installed with the development tools.
-
-    Example: `python -m experiments compared build/slow-broker`
-    """
-    _write(write_compared, results, docs)
-
-
-def _write(write: Callable[[Path, Path], list[Path]], results: Path, folder: Path) -> None:
     def draw() -> list[Path]:
         try:
-            return write(results, folder)
+            return draw_pictures(results, folder)
         except ModuleNotFoundError as error:
             raise ConfigError(
                 f"{error.name} is not installed; the development tools have it"

@@ -1,20 +1,15 @@
-"""The table and the picture of docs/figures/slow-broker.md, from an experiment's results."""
+"""The tables and the picture of docs/figures/slow-broker.md, of an experiment's results."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from experiments.clients import OURS
-from experiments.experiment import SUMMARY
-from experiments.machine import machine_sentence
 from experiments.slow_broker.compare import rows
 from experiments.slow_broker.figures import CLIENT_COLORS
 from experiments.slow_broker.fleet import FLEET_RATE
 from experiments.slow_broker.pictures import STYLE, TEXT, latency_ticks, subplots
-from experiments.slow_broker.results import Results
-from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,11 +17,10 @@ if TYPE_CHECKING:
 
     from experiments.slow_broker.compare import Row
     from experiments.slow_broker.fleet import Fleet
+    from experiments.slow_broker.results import Results
 
-__all__ = ["BEGIN", "END", "compared_table", "write_compared"]
+__all__ = ["compared_table", "draw_compared"]
 
-BEGIN, END = "<!-- compared: make slow-broker -->\n", "<!-- end of compared -->\n"
-_PAGE, _PICTURE = "figures/slow-broker.md", "pictures/slow-broker.svg"
 _COLORS = {
     "default": "#e8743b",
     "floor 0": "#f2a65a",
@@ -39,36 +33,18 @@ _KEPT_UP = 0.95  # of the rate; a client that sent less is marked
 Name = tuple[str, str]
 
 
-def write_compared(results_folder: Path, docs: Path) -> list[Path]:
-    """Write the page's table between its marks, and the picture. Returns both files.
-
-    Raises ConfigError if the folder has no results or the page has no marks, ModuleNotFoundError
-    without matplotlib.
-    """
-    results = Results.read(results_folder)
-    page, picture = docs / _PAGE, docs / _PICTURE
-    before, begin, rest = page.read_text("utf-8").partition(BEGIN)
-    _old, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ConfigError(f"{page} has no lines {BEGIN.strip()} and {END.strip()}")
-    measured = datetime.fromtimestamp((results_folder / SUMMARY).stat().st_mtime, UTC)
-    text = (
-        f"\n![average and 99th percentile of latency, by rate](../{_PICTURE})\n\n"
-        f"{compared_table(results)}\n{_how(results)} Measured on {measured:%Y-%m-%d}: "
-        f"{machine_sentence(results.machine)}.\n\n"
-    )
+def draw_compared(path: Path, results: Results) -> None:
+    """Latency by rate, and by the number of producers. Raises ModuleNotFoundError without
+    matplotlib."""
     matplotlib = import_module("matplotlib")
     matplotlib.use("svg")
     with matplotlib.rc_context(STYLE):
-        _figure(results).savefig(
-            picture, transparent=True, metadata={"Date": None, "Creator": None}
-        )
-    page.write_text(before + begin + text + end + after, encoding="utf-8")
-    return [page, picture]
+        _figure(results).savefig(path, transparent=True, metadata={"Date": None, "Creator": None})
 
 
 def compared_table(results: Results) -> str:
-    """Rows: clients and settings; columns: rates. Then of ours one with numbers of producers."""
+    """Rows: clients and settings; columns: rates. Then of ours one with numbers of producers.
+    Below them what the figures mean."""
     by_rate = {rate: {_name(row): row for row in found} for rate, found in rows(results).items()}
     lines = _heading("client", "setting", *(f"{rate:,g}/s" for rate in by_rate))
     lowest = {
@@ -83,7 +59,7 @@ def compared_table(results: Results) -> str:
         lines.append(_line(cells))
     if results.fleets:
         lines += ["\n", *_fleets(results.fleets)]
-    return "".join(lines)
+    return "".join([*lines, "\n", _how(results), "\n"])
 
 
 def _fleets(fleets: Sequence[Fleet]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from experiments.clients import OURS
 from experiments.experiment import SUMMARY, BaseResults, run_record
@@ -12,6 +12,7 @@ from experiments.slow_broker.fleet import Fleet
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from kafkaclient.perf.run import RunRecord
@@ -105,24 +106,27 @@ class Results(BaseResults):
         try:
             summary = json.loads((folder / SUMMARY).read_text("utf-8"))
             latencies = json.loads((folder / LATENCIES).read_text("utf-8"))
-            return cls(
-                plan=summary["plan"],
-                machine=summary["machine"],
-                runs=[run_record(run) for run in summary["runs"]],
-                steady_state=[run_record(run) for run in summary["steady_state"]],
-                recorded=[
-                    Recorded(run_record(run), run["telemetry"]) for run in summary["recorded"]
-                ],
-                skipped=[Skipped(**skipped) for skipped in summary["skipped"]],
-                fleets=[Fleet(**fleet) for fleet in summary["fleets"]],
-                latencies=[
-                    Latencies(**{**run, "points": tuple(map(tuple, run["points"]))})
-                    for run in latencies["runs"]
-                ],
-                complete=summary["complete"],
-            )
+            return cls.of(summary, latencies["runs"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
                 f"{folder} does not hold the results of `python -m experiments slow-broker` "
                 f"({SUMMARY}, {LATENCIES}): {error}"
             ) from error
+
+    @classmethod
+    def of(cls, summary: Mapping[str, Any], latencies: Iterable[Mapping[str, Any]] = ()) -> Self:
+        """The results in a ``summary.json``. Raises ValueError, KeyError or TypeError."""
+        return cls(
+            plan=summary["plan"],
+            machine=summary["machine"],
+            runs=[run_record(run) for run in summary["runs"]],
+            steady_state=[run_record(run) for run in summary["steady_state"]],
+            recorded=[Recorded(run_record(run), run["telemetry"]) for run in summary["recorded"]],
+            skipped=[Skipped(**skipped) for skipped in summary["skipped"]],
+            fleets=[Fleet(**fleet) for fleet in summary["fleets"]],
+            latencies=[
+                Latencies(**{**run, "points": tuple(map(tuple, run["points"]))})
+                for run in latencies
+            ],
+            complete=summary["complete"],
+        )

@@ -1,11 +1,12 @@
 """What a Prometheus scrape costs the event loop: 3 brokers in memory, 1,000 partitions in use.
 
-    python -m benchmarks.prometheus_scrape [--partitions 1000] [--scrapes 50] [--limit 1000]
+    python -m benchmarks.prometheus_scrape [--partitions 1000] [--scrapes 50] [--limits 0,1000]
+                                           [--out FILE]
 
 Scrapes come from another thread, over HTTP, while the producer sends at 2,000 records/s. Two times:
 ``loop`` is the CPU time that a scrape takes in the event loop's thread. ``late`` is how late a
-timer of the event loop runs at most while the other thread writes the page, compared with the same
-time without scrapes. Milliseconds: median, and largest.
+timer of the event loop runs at most while the other thread writes the page, ``quiet`` the same
+without scrapes. Milliseconds: median, and largest.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import statistics
 import time
 import urllib.request
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 
@@ -40,7 +44,7 @@ class Measured(ProducerMetricsCollector):
         self.took_ms.append((time.thread_time() - start) * 1e3)
 
 
-async def main(partitions: int, scrapes: int, limit: int) -> None:
+async def measure(partitions: int, scrapes: int, limit: int) -> dict[str, Any]:
     fake = FakeCluster(3)
     fake.create_topic("t", partitions)
     registry = CollectorRegistry()
@@ -65,10 +69,16 @@ async def main(partitions: int, scrapes: int, limit: int) -> None:
     server.shutdown()
     server.server_close()
     thread.join()
-    print(f"{partitions} partitions, {limit} with series; page {size / 1000:.0f} KB")
-    print(f"loop: median {statistics.median(metrics.took_ms):.2f}, max {max(metrics.took_ms):.2f}")
-    print(f"late: median {statistics.median(late):.2f}, max {max(late):.2f}", end="; ")
-    print(f"without scrapes: max {max(without):.2f}")
+    return {
+        "partitions": partitions,
+        "limit": limit,
+        "page_kb": round(size / 1000),
+        "loop_median_ms": round(statistics.median(metrics.took_ms), 2),
+        "loop_most_ms": round(max(metrics.took_ms), 2),
+        "late_median_ms": round(statistics.median(late), 2),
+        "late_most_ms": round(max(late), 2),
+        "quiet_most_ms": round(max(without), 2),
+    }
 
 
 async def _load(producer: Producer, partitions: int) -> None:
@@ -96,10 +106,21 @@ def _scrape(url: str) -> bytes:
         return answer.read()
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=1000)
     parser.add_argument("--scrapes", type=int, default=50)
-    parser.add_argument("--limit", type=int, default=0, help="partitions with series of their own")
-    options = parser.parse_args()
-    asyncio.run(main(options.partitions, options.scrapes, options.limit))
+    parser.add_argument("--limits", default="0,1000", help="partitions with series of their own")
+    parser.add_argument("--out", type=Path, help="a file for the results")
+    given = parser.parse_args()
+    limits = map(int, given.limits.split(","))
+    found = [asyncio.run(measure(given.partitions, given.scrapes, limit)) for limit in limits]
+    text = json.dumps(found, indent=1) + "\n"
+    if given.out:
+        given.out.write_text(text, encoding="utf-8")
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -58,7 +58,11 @@ class Memory:
     async def _watch(self) -> None:
         while True:
             python = jvm = 0
-            for process in self._root.children(recursive=True):
+            try:
+                processes = self._root.children(recursive=True)
+            except psutil.NoSuchProcess:  # has ended just now
+                return
+            for process in processes:
                 with suppress(psutil.NoSuchProcess):
                     memory = process.memory_full_info().uss
                     if process.name() == "java":

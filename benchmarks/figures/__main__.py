@@ -62,6 +62,8 @@ def measure(figure: Figure, commit: str) -> None:
             machine=machine_facts(kafka=DEFAULT_VERSION, java=find_java().banner.splitlines()[0]),
             results=json.loads(out.read_text("utf-8")),
         )
+        if figure.draw:
+            figure.draw(folder)
         for picture, page in figure.pictures.items():
             shutil.copy(folder / picture, DOCS / page)
     figure.results.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")

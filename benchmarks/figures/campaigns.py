@@ -8,7 +8,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.figures.figure import Digest, aligned
+from benchmarks.figures.figure import Digest, aligned, rows_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,6 +99,24 @@ def _streams_chaos(found: Any) -> str:
     return aligned(("fault", "how often", "longest gap that no other fault overlaps, s"), rows)
 
 
+def _streams_counts(*campaigns: Any) -> str:
+    rows = []
+    for found in campaigns:
+        (run,), plan = found["runs"], found["plan"]
+        guarantee = plan.get("guarantee", "exactly_once_v2").removesuffix("_v2").replace("_", " ")
+        counts = (run["records"], sum(gap["faults"] for gap in run["gaps"]))
+        results = (run["wrong"], run.get("repeated", 0), run["rebalances"], run["evictions"])
+        rows.append(
+            (
+                f"{guarantee}, {plan['seconds']:g} s, seed {plan['seed']}",
+                *(f"{count:,}" for count in (*counts, *results)),
+                f"{run['longest_gap_s']:.1f}",
+            )
+        )
+    head = ("campaign", "records", "faults", "wrong counts", "counted again", "rebalances")
+    return aligned((*head, "evictions", "longest gap, s"), rows)
+
+
 def _spark(found: Any) -> str:
     ours, peer = "kafkaclient", "kafka"
     runs = found["runs"]
@@ -143,11 +161,39 @@ def _spark_wide(found: Any) -> str:
     return aligned(("", "seconds", "Python workers, MB", "JVM, MB"), rows)
 
 
+_word_count = rows_table(
+    {
+        "client": lambda found: _COUNTERS.get(found["client"], found["client"]),
+        "words/s": "{words_per_s:,.0f}",
+        "of StreamsApp's": lambda found: f"{1 / found['ours_is']:.2f}",
+        "CPU a word, µs": "{cpu_us_per_word:.1f}",
+        "memory, MB": "{rss_mb:.0f}",
+        "wrong counts": "{wrong:,}",
+    }
+)
+_COUNTERS = {
+    "kafkaclient": "`StreamsApp`",
+    "quixstreams": "Quix Streams",
+    "kafka-streams": "Kafka Streams (Java, uses both cores)",
+}
+
 CAMPAIGNS = (
     Digest("consumer-chaos", "figures/consumer-chaos.md", _CONSUMER, _consumer_chaos),
     Digest("killed-member", "figures/consumer-chaos.md", ("killed-member",), _killed_member),
     Digest("spark-chaos", "figures/spark-chaos.md", ("spark-chaos",), _spark_chaos),
     Digest("streams-chaos", "figures/streams-chaos.md", ("streams-chaos",), _streams_chaos),
+    Digest(
+        "streams-counts",
+        "figures/streams-chaos.md",
+        ("streams-chaos", "streams-chaos-at-least-once"),
+        _streams_counts,
+    ),
     Digest("spark", "figures/spark.md", ("spark",), _spark),
+    Digest(
+        "word-count",
+        "concepts/stream-processors.md",
+        ("word-count",),
+        lambda found: _word_count(found["medians"]),
+    ),
     Digest("spark-wide", "figures/spark.md", ("spark-wide",), _spark_wide),
 )

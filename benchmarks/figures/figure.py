@@ -82,6 +82,8 @@ class Figure:
     """With ``FOLDER``: the file in it that has the results."""
     pictures: Mapping[str, str] = field(default_factory=dict)
     """With ``FOLDER``: a file in it, and the file below docs that it replaces."""
+    draw: Callable[[Path], None] | None = None
+    """Draws these pictures from the files in ``FOLDER``; None: the command has drawn them."""
 
     @property
     def results(self) -> Path:

@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.figures.campaigns import CAMPAIGNS
+from benchmarks.figures.experiments import CHAOS, EXPERIMENTS
 from benchmarks.figures.figure import Digest, Figure, aligned
 from benchmarks.produce.table import number
 from benchmarks.produce.targets import medians
@@ -365,7 +366,7 @@ def _all() -> Iterator[Figure]:
     )
 
 
-FIGURES = tuple(_all())
+FIGURES = (*_all(), *EXPERIMENTS)
 
 
 def _peers(slow: Any, stalled: Any, produce: Any, consume: Any) -> str:
@@ -429,5 +430,6 @@ def _peers(slow: Any, stalled: Any, produce: Any, consume: Any) -> str:
 _OF = ("slow-broker", "stalled-broker", "produce", "consume")
 DIGESTS = (
     *(Digest("peers", page, _OF, _peers) for page in ("../README.md", "index.md")),
+    CHAOS,
     *CAMPAIGNS,
 )

@@ -1,4 +1,4 @@
-"""What 1,000 topics cost the producer: ``python -m benchmarks.many_topics``.
+"""What 1,000 topics cost the producer: ``python -m benchmarks.many_topics [--out FILE]``.
 
 1,000 topics with 10 partitions each on 50 in-memory brokers get 200,000 records of 100 bytes a
 second, every other one with a key, beside one topic with as many batches a second of the same size.
@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import json
 import tracemalloc
 from itertools import islice
+from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -215,22 +217,30 @@ def measure_move() -> tuple[float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=1, help="virtual seconds of load")
-    seconds = parser.parse_args().seconds
-    many = measure_load(TOPICS, seconds)
-    size = many.records // many.batches
-    print(
-        f"1,000 topics: {many.batches / seconds:,.0f} batches/s of {size} records, "
-        f"{many.us_per_batch:.1f} us of CPU each, {many.cpu_s / seconds:.2f} of a core"
-    )
-    one = measure_load(1, seconds, batch_size=size * 112 + 61)
-    size = one.records // one.batches
-    print(
-        f"one topic: {one.batches / seconds:,.0f} batches/s of {size} records, "
-        f"{one.us_per_batch:.1f} us of CPU each: {many.us_per_batch / one.us_per_batch:.2f} times"
-    )
-    alone, moved = measure_move()
-    print(f"longest callback: {alone:.1f} ms; while 10,000 leaders move {moved:.1f} ms")
-    print(f"memory: {measure_memory():,.0f} bytes for each partition")
+    parser.add_argument("--out", type=Path, help="a file for the results")
+    given = parser.parse_args()
+    many = measure_load(TOPICS, given.seconds)
+    one = measure_load(1, given.seconds, batch_size=many.records // many.batches * 112 + 61)
+    alone_ms, moved_ms = measure_move()
+    found = {
+        "loads": [
+            {
+                "topics": topics,
+                "batches_per_s": round(load.batches / given.seconds),
+                "records_per_batch": round(load.records / load.batches, 1),
+                "us_per_batch": round(load.us_per_batch, 1),
+                "cores": round(load.cpu_s / given.seconds, 2),
+            }
+            for topics, load in ((TOPICS, many), (1, one))
+        ],
+        "longest_callback_ms": {"load": round(alone_ms, 1), "leaders move": round(moved_ms, 1)},
+        "bytes_per_partition": round(measure_memory()),
+    }
+    text = json.dumps(found, indent=1) + "\n"
+    if given.out:
+        given.out.write_text(text, encoding="utf-8")
+    else:
+        print(text)
 
 
 if __name__ == "__main__":

@@ -150,6 +150,26 @@ _rebalance = rows_table(
 )
 
 
+def _many_topics(found: Any) -> str:
+    many, one = found["loads"]
+    calls = found["longest_callback_ms"]
+    rows = [
+        (what, *(number(load[name]) for load in (many, one)))
+        for what, name in (
+            ("batches/s", "batches_per_s"),
+            ("records in a batch", "records_per_batch"),
+            ("CPU of a batch, µs", "us_per_batch"),
+        )
+    ]
+    rows += [
+        ("times the CPU of one topic", number(many["us_per_batch"] / one["us_per_batch"]), "1"),
+        ("bytes of memory for each partition", number(found["bytes_per_partition"]), ""),
+        ("longest callback of the event loop, ms", number(calls["load"]), ""),
+        ("the same while all leaders move, ms", number(calls["leaders move"]), ""),
+    ]
+    return aligned(("", f"{many['topics']:,} topics", "one topic"), rows)
+
+
 def _situations(found: Any) -> str:
     return aligned(
         ("situation", "measured", "kafkaclient", "compared", "with"),
@@ -351,6 +371,13 @@ def _all() -> Iterator[Figure]:
         10,
         ("benchmarks.report_time", "--out=OUT"),
         {"report": _report},
+    )
+    yield Figure(
+        "many-topics",
+        "figures/benchmark.md",
+        4,
+        ("benchmarks.many_topics", "--seconds=3", "--out=OUT"),
+        {"many-topics": _many_topics},
     )
     yield Figure(
         "situations",

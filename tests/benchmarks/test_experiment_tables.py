@@ -178,6 +178,24 @@ def test_chaos() -> None:
     ]
 
 
+def test_many_topics() -> None:
+    def load(topics: int, us_per_batch: float) -> dict[str, float]:
+        load = {"batches_per_s": 8554, "records_per_batch": 23.4, "us_per_batch": us_per_batch}
+        return {"topics": topics, **load, "cores": 1.5}
+
+    found = {
+        "loads": [load(1000, 200.0), load(1, 250.0)],
+        "longest_callback_ms": {"load": 0.8, "leaders move": 4.3},
+        "bytes_per_partition": 3900,
+    }
+    table = rows("many-topics", found)
+    assert table[:2] == [["batches/s", "8,554", "8,554"], ["records in a batch", "23.4", "23.4"]]
+    assert table[3:5] == [
+        ["times the CPU of one topic", "0.8", "1"],
+        ["bytes of memory for each partition", "3,900", ""],
+    ]
+
+
 def test_situations() -> None:
     ways = {way: {"avg_ms": 15.3, "p99_ms": 90.0} for way in ("late", "kip794")}
     even = [{"max_over_min": 1.004}, {"max_over_min": 1.02}]

@@ -38,10 +38,11 @@ class Measured(ProducerMetricsCollector):
         super().__init__(*args, **options)
         self.took_ms: list[float] = []
 
-    def _answer(self, future) -> None:
+    def _read(self) -> Any:
         start = time.thread_time()
-        super()._answer(future)
+        found = super()._read()
         self.took_ms.append((time.thread_time() - start) * 1e3)
+        return found
 
 
 async def measure(partitions: int, scrapes: int, limit: int) -> dict[str, Any]:

@@ -276,7 +276,8 @@ class SyncProducer(SyncObservationMixin, Generic[Key_contra, Value_contra]):
         timestamp_ms: int | None = None,
         headers: HeadersLike = (),
     ) -> RecordMetadata:
-        """:meth:`send`, then wait for the acknowledgement. The record does not linger.
+        """:meth:`send`, then wait for the acknowledgement. The record does not linger if no other
+        one is queued or in flight.
 
         Raises what :meth:`send` raises, the error of a failed delivery, and ProducerStateError in a
         thread that runs an event loop.

@@ -59,7 +59,7 @@ docs-serve: $(STAMP) ## the same on http://127.0.0.1:8000, built again after eac
 
 # A test that never ends may be stuck inside a callback, where asyncio swallows what a signal raises.
 # A process that such a test ends is not started again: it would only be stuck once more.
-UNIT = $(BIN)/pytest -q -n 2 --max-worker-restart=0 --timeout-method=thread --durations=15
+UNIT = $(BIN)/pytest -q -n 3 --max-worker-restart=0 --timeout-method=thread --durations=15
 
 unit: $(STAMP) ## no network; HYPOTHESIS_PROFILE=ci looks at ten times as many inputs
 	HYPOTHESIS_PROFILE=$(or $(HYPOTHESIS_PROFILE),quick) $(UNIT) tests -m "not full"
@@ -95,7 +95,7 @@ kerberos: $(STAMP) ## Kerberos on real brokers; it needs apt-get install krb5-kd
 STUCK = -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
 
 slice: $(STAMP) $(FAUST)/.installed ## real brokers, without what takes long
-	$(BIN)/pytest integration -m "not full" -n 2 --max-worker-restart=0 --dist loadfile --durations=15 $(STUCK)
+	$(BIN)/pytest integration -m "not full" -n 3 --max-worker-restart=0 --dist loadfile --durations=15 $(STUCK)
 
 integration: $(STAMP) peers $(MOTO)/.installed ## real brokers; KAFKACLIENT_TEST_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration

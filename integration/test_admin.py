@@ -66,7 +66,7 @@ async def test_brokers_from_the_environment_and_from_a_profile(kafka_cluster, to
 
 
 async def test_topics_and_their_settings(admin, topic):
-    await admin.create_topic(topic, 4, 2, configs={"retention.ms": "86400000"})
+    await admin.create_topic(topic, 4, 2, configs={"segment.ms": "3600000"})
     told = await described(admin, topic, 4)
     assert (told.replication_factor, told.internal) == (2, False)
     with pytest.raises(TopicExistsError):
@@ -78,7 +78,7 @@ async def test_topics_and_their_settings(admin, topic):
         await admin.add_partitions(topic, 2)
 
     resource = ConfigResource.topic(topic)
-    await admin.alter_configs(resource, {"cleanup.policy": "compact"}, delete=["retention.ms"])
+    await admin.alter_configs(resource, {"cleanup.policy": "compact"}, delete=["segment.ms"])
     throttled = "leader.replication.throttled.replicas"
     await admin.alter_configs(resource, append={throttled: "0:0,1:1"})
     await admin.alter_configs(resource, subtract={throttled: "0:0"})
@@ -89,7 +89,7 @@ async def test_topics_and_their_settings(admin, topic):
                 break
             await asyncio.sleep(0.05)
     assert entries["cleanup.policy"][1:3] == ("compact", ConfigSource.DYNAMIC_TOPIC_CONFIG)
-    assert entries["retention.ms"].source is ConfigSource.DEFAULT_CONFIG
+    assert entries["segment.ms"].source is ConfigSource.DEFAULT_CONFIG
     with pytest.raises(BrokerError, match="INVALID_CONFIG"):
         await admin.alter_configs(resource, {"no.such.key": "1"})
 

@@ -22,10 +22,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 WANTED = ("3.11", "3.12", "3.13", "3.14")
 PACKAGES = ("kafkaclient", "pyspark_kafkaclient", "pytest_kafkaclient", "setup.py", "MANIFEST.in")
-SLICE = ("integration/test_producer.py", "integration/test_topics.py")
 LARGEST_MB = 3.7  # two thirds of it are extensions; with debug information it has ten times as much
 MOST_PACKAGES = 4
-UNIT_OPTIONS = ("-q", "-n", "2", "--timeout-method=thread", "-p", "no:cacheprovider")
+PYTEST = ("-q", "-n", "3", "--max-worker-restart=0", "-p", "no:cacheprovider")
+UNIT = ("--timeout-method=thread",)
+SLICE = ("-m", "not full", "--dist", "loadfile")
 
 
 @dataclass
@@ -50,7 +51,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "wheel-test")
     parser.add_argument("--uv", default=shutil.which("uv") or "uv")
     parser.add_argument("--unit", default="tests", help="paths for pytest; empty: none")
-    parser.add_argument("--slice", default=" ".join(SLICE), help="paths for pytest; empty: none")
+    parser.add_argument("--slice", default="integration", help="paths for pytest; empty: none")
     options = parser.parse_args()
     out: Path = options.out.resolve()
     uv = str(Path(options.uv).resolve())
@@ -164,13 +165,11 @@ def test_wheel(
     if options.unit:
         begun = time.monotonic()
         paths = options.unit.split()
-        outcome.unit = pytest(outcome, full, tree, folder / "unit.log", (*UNIT_OPTIONS, *paths))
+        outcome.unit = pytest(outcome, full, tree, folder / "unit.log", (*UNIT, *paths))
         outcome.unit_s = round(time.monotonic() - begun)
     if options.slice:
         paths = options.slice.split()
-        outcome.brokers = pytest(
-            outcome, full, tree, folder / "brokers.log", ("-q", "-m", "not full", *paths)
-        )
+        outcome.brokers = pytest(outcome, full, tree, folder / "brokers.log", (*SLICE, *paths))
 
 
 def environment(uv: str, python: Path, folder: Path) -> Path:
@@ -188,7 +187,7 @@ def pytest(
     """
     with log.open("w") as file:
         done = subprocess.run(
-            [python, "-P", "-m", "pytest", *arguments],
+            [python, "-P", "-m", "pytest", *PYTEST, *arguments],
             cwd=tree,
             env={**os.environ, "HYPOTHESIS_PROFILE": "quick"},
             stdout=file,

@@ -25,7 +25,8 @@ PACKAGES = ("kafkaclient", "pyspark_kafkaclient", "pytest_kafkaclient", "setup.p
 LARGEST_MB = 3.7  # two thirds of it are extensions; with debug information it has ten times as much
 MOST_PACKAGES = 4
 PYTEST = ("-q", "-n", "3", "--max-worker-restart=0", "-p", "no:cacheprovider")
-UNIT = ("--timeout-method=thread",)
+OF_THE_SOURCES = ("tests/docsite", "tests/test_docs.py", "tests/test_extensions.py")
+UNIT = ("--timeout-method=thread", *(f"--ignore={path}" for path in OF_THE_SOURCES))
 SLICE = ("-m", "not full", "--dist", "loadfile")
 
 

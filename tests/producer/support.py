@@ -137,6 +137,7 @@ def batch_drainer(accumulator: RecordAccumulator) -> BatchDrainer:
         accumulator.compressor,
         accumulator.incomplete,
         accumulator.identity,
+        accumulator.buffer_pool,
     )
 
 

@@ -14,6 +14,7 @@ cdef class BufferPool:
 
     cpdef bint may_hold(self, BufferShare share, Py_ssize_t nbytes) except -1
     cpdef Py_ssize_t room(self, BufferShare share) except? -1
+    cpdef crowding_broker(self)
     cpdef bint try_take(self, Py_ssize_t nbytes, BufferShare share=*) except -1
     cpdef bint _admits(self, BufferShare share, Py_ssize_t nbytes) except -1
     cpdef force(self, Py_ssize_t nbytes)

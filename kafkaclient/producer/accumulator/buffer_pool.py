@@ -68,6 +68,15 @@ class BufferPool:
             return self.available
         return max(0, (_MOST_OF_FREE * self.available - share.held) // (_MOST_OF_FREE + 1))
 
+    def crowding_broker(self) -> int | None:
+        """The broker whose batches hold more than half of the memory, and more than their share:
+        records that another broker can take are better off there. None: there is no such."""
+        if _MOST_OF_FREE * self.available >= self.total - self.available:
+            return None
+        fullest = self.shares.fullest
+        crowds = fullest.broker >= 0 and 2 * fullest.held > self.total
+        return fullest.broker if crowds and not self.may_hold(fullest, 0) else None
+
     def try_take(self, nbytes: int, share: BufferShare | None = None) -> bool:
         """Charge ``nbytes`` and return True if they are free, and if the share may have them. While
         senders wait for memory, only the code inside :meth:`spend` gets any."""

@@ -1,6 +1,7 @@
 cimport cython
 
 from kafkaclient.producer.accumulator.binding cimport BatchBinding
+from kafkaclient.producer.accumulator.buffer_pool cimport BufferPool
 from kafkaclient.producer.accumulator.compressor cimport BatchCompressor
 from kafkaclient.producer.accumulator.incomplete cimport IncompleteBatches
 from kafkaclient.producer.accumulator.ready_queues cimport ReadyQueues
@@ -16,6 +17,7 @@ from kafkaclient.producer.sender.broker_lanes cimport BrokerSurvey
 cdef class BatchDrainer:
     cdef public ReadyQueues ready_queues
     cdef public BatchBinding binding
+    cdef public BufferPool buffer_pool
     cdef public ProducerIdentity identity
     cdef public BatchCompressor _compressor
     cdef public IncompleteBatches _incomplete
@@ -37,6 +39,7 @@ cdef class _DrainPass:
     cdef public BrokerSurvey _survey
     cdef public double _now
     cdef public set _unsaturated, _must_send, _taken
+    cdef public object _crowding
 
     @cython.locals(head=ProducerBatch, lane=Py_ssize_t, now=double)
     cpdef take_first(self, PartitionQueue queue)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.binding import BatchBinding
+    from kafkaclient.producer.accumulator.buffer_pool import BufferPool
     from kafkaclient.producer.accumulator.compressor import BatchCompressor
     from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
@@ -42,8 +43,10 @@ class BatchDrainer:
         compressor: BatchCompressor,
         incomplete: IncompleteBatches,
         identity: ProducerIdentity,
+        buffer_pool: BufferPool,
     ) -> None:
         self.ready_queues = ready_queues
+        self.buffer_pool = buffer_pool
         self.binding = binding
         self.identity = identity
         self._compressor = compressor
@@ -129,6 +132,7 @@ class _DrainPass:
         """Available lanes with a full window whose first ready batch is bound to that broker. A
         lane leaves this set when that batch has had its turn."""
         self._taken: set[PartitionQueue] = set()
+        self._crowding = drainer.buffer_pool.crowding_broker()
 
     def take_first(self, queue: PartitionQueue) -> None:
         """The turn of a partition's queue: its first batch goes into the request of its lane."""
@@ -164,6 +168,10 @@ class _DrainPass:
         # nothing.
         any_eligible = survey.liveness_pending or not survey.eligible.isdisjoint(fair_share.lanes)
         allowed = survey.eligible if any_eligible else survey.last_resort
+        if self._crowding in allowed:  # a stall shows here before any request is late
+            others = {lane for lane in allowed if lane != self._crowding}
+            if not others.isdisjoint(fair_share.lanes):
+                allowed = others
         reserved = topic.strategy.reserved_queue
         kept_free = None if reserved is None else reserved.lane
         # A lane with a full window takes an unbound batch only if a bound batch that became ready

@@ -121,6 +121,7 @@ class Sender:
             accumulator.compressor,
             accumulator.incomplete,
             accumulator.identity,
+            accumulator.buffer_pool,
         )
         self._wakeup = wakeup
         detours = accumulator.detours if settings.acks == ALL else None

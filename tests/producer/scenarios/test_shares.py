@@ -107,7 +107,8 @@ async def test_many_small_rows_need_no_more_than_what_is_left(
         fake.stall_broker(0)
         fill(producer)
         rows = [bytes(100)] * 2000
-        await (await asyncio.wait_for(producer.send_many("t", rows, partition=partition), 2))
+        async with asyncio.timeout(2):  # in this task: nothing has been sent to the broker yet
+            await (await producer.send_many("t", rows, partition=partition))
         fake.resume_broker(0)
 
 

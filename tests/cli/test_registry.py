@@ -16,6 +16,7 @@ import kafkaclient.reader
 from kafkaclient import Consumer, Producer
 from kafkaclient.admin import Admin
 from kafkaclient.cli.app import app
+from kafkaclient.cli.registry import _is_of_registry
 from kafkaclient.reader import Reader
 from kafkaclient.testing.fake import FakeCluster
 from tests.schema_registry.stub import PASSWORD, USER, running_stub
@@ -224,3 +225,11 @@ def test_a_registry_that_is_away_is_no_wrong_use(
     assert "pw" not in gone.stderr
     registry.refuse_with = 500
     assert run(*words, *quick).exit_code == 1
+
+
+@pytest.mark.parametrize("client", ["httpx", "httpx2"])
+def test_a_registry_that_does_not_answer_is_not_the_records_fault(client: str) -> None:
+    """confluent-kafka uses the HTTP client that is installed, httpx2 before httpx."""
+    error = pytest.importorskip(client).ConnectError("connection refused")
+    assert _is_of_registry(error)
+    assert not _is_of_registry(ValueError("not a record of this schema"))

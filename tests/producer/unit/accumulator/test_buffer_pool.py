@@ -91,6 +91,20 @@ def test_a_single_broker_may_have_all() -> None:
     assert buffer_pool.try_take(1, share)
 
 
+def test_one_broker_crowds_the_others_out() -> None:
+    buffer_pool = BufferPool(900)
+    full, other = buffer_pool.shares.of(0), buffer_pool.shares.of(1)
+    full.held = 800
+    buffer_pool.force(800)
+    assert buffer_pool.crowding_broker() is None, "this is its share"
+    buffer_pool.force(1)
+    assert buffer_pool.crowding_broker() == 0
+    full.held, other.held = 450, 350
+    assert buffer_pool.crowding_broker() is None, "both have much"
+    full.held, other.held, buffer_pool.shares.unbound.held = 0, 0, 801
+    assert buffer_pool.crowding_broker() is None, "any broker may take these"
+
+
 class Budgeting(RuleBasedStateMachine):
     """Any order of taking, spending, forcing and returning, with others that wait and without."""
 

@@ -95,6 +95,21 @@ def test_a_broker_excluded_for_good_gets_nothing(late: Any) -> None:
     assert bind(b, survey([0], sound=[], overdue=[])) == {}
 
 
+@pytest.mark.parametrize("others", [(1, 2), ()])
+def test_a_broker_that_fills_the_buffer_gets_nothing_that_others_can_take(
+    late: Any, others: tuple[int, ...]
+) -> None:
+    b = late(0, *others)
+    pool = b.accumulator.buffer_pool
+    b.put()
+    pool.shares.of(0).held = pool.total - 100
+    pool.shares.of(7)
+    pool.force(pool.total - 100)
+    assert list(bind(b, survey([0], sound=(0, *others)))) == ([] if others else [0])
+    if others:
+        assert list(bind(b, survey([0, 2]))) == [2]
+
+
 def test_sound_brokers_of_other_topics_do_not_count(late: Any) -> None:
     b = late(0, 0)
     b.put()

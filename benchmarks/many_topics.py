@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import tracemalloc
 from itertools import islice
 from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from benchmarks import write_results
 from kafkaclient import Producer
 from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake import FakeCluster
@@ -236,11 +236,7 @@ def main() -> None:
         "longest_callback_ms": {"load": round(alone_ms, 1), "leaders move": round(moved_ms, 1)},
         "bytes_per_partition": round(measure_memory()),
     }
-    text = json.dumps(found, indent=1) + "\n"
-    if given.out:
-        given.out.write_text(text, encoding="utf-8")
-    else:
-        print(text)
+    write_results(found, given.out)
 
 
 if __name__ == "__main__":

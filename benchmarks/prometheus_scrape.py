@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import statistics
 import time
 import urllib.request
@@ -24,6 +23,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 
+from benchmarks import write_results
 from kafkaclient import Producer
 from kafkaclient.prometheus import ProducerMetricsCollector
 from kafkaclient.testing.fake import FakeCluster
@@ -116,11 +116,7 @@ def main() -> None:
     given = parser.parse_args()
     limits = map(int, given.limits.split(","))
     found = [asyncio.run(measure(given.partitions, given.scrapes, limit)) for limit in limits]
-    text = json.dumps(found, indent=1) + "\n"
-    if given.out:
-        given.out.write_text(text, encoding="utf-8")
-    else:
-        print(text)
+    write_results(found, given.out)
 
 
 if __name__ == "__main__":

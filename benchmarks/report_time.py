@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks import write_results
 from benchmarks.spark.wide import Memory
 
 SHAPES = ((10_000_000, 4, 5000), (100_000_000, 4, 5000), (16_675_200, 200, 386))
@@ -69,11 +69,7 @@ def main() -> None:
         with TemporaryDirectory(dir=given.folder) as folder:
             shape = (int(batches * given.scale), producers, per_s)
             found.append(asyncio.run(measure(Path(folder), *shape)))
-    text = json.dumps(found, indent=1) + "\n"
-    if given.out:
-        given.out.write_text(text, encoding="utf-8")
-    else:
-        print(text)
+    write_results(found, given.out)
 
 
 if __name__ == "__main__":

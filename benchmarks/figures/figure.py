@@ -115,7 +115,7 @@ def _are_there(names: Iterable[str]) -> bool:
 
 
 def written(page: str, figures: Iterable[Figure], digests: Iterable[Digest] = ()) -> str:
-    """The page's text with each of its blocks written anew.
+    """The page's text with its blocks written from the results.
 
     Raises ValueError if the page has no mark for a block, or a mark that nothing writes.
     """

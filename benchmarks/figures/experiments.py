@@ -234,6 +234,32 @@ def _of_situations(found: Any) -> Iterator[tuple[str, str, list[float], list[flo
     yield "1,000 topics, one of them hot", "p99 of a quiet topic, ms", hot, idle, "no hot topic"
 
 
+def _openmessaging(found: Any) -> str:
+    rows = []
+    for slow, rate, worker in dict.fromkeys((r["slow_ms"], r["rate"], r["worker"]) for r in found):
+        of = [r for r in found if (r["slow_ms"], r["rate"], r["worker"]) == (slow, rate, worker)]
+        rows.append(
+            (
+                f"a broker {slow} ms late" if slow else "all brokers alike",
+                f"{rate:,}",
+                worker,
+                *(
+                    number(median(run[name] for run in of))
+                    for name in (
+                        *("publishRate", "consumeRate", "publish_avg_ms", "publish_p99_ms"),
+                        *("delay_p99_ms", "end_to_end_avg_ms", "end_to_end_p99_ms"),
+                    )
+                ),
+            )
+        )
+    head = (
+        *("brokers", "asked for, records/s", "worker", "published/s", "consumed/s"),
+        *("publish avg ms", "publish p99 ms", "late before it was sent, p99 ms"),
+        *("end to end avg ms", "end to end p99 ms"),
+    )
+    return aligned(head, rows, 3)
+
+
 _CAMPAIGNS = {
     "chaos": (13, "--seconds=600"),
     "chaos-unkeyed": (13, "--seconds=600", "--brokers=5", "--kinds=unkeyed"),
@@ -358,6 +384,13 @@ def _all() -> Iterator[Figure]:
     )
     for name, (minutes, *words) in _CAMPAIGNS.items():
         yield experiment(name, "figures/chaos.md", minutes, ("chaos", "--seed=1", *words), None)
+    yield Figure(
+        "openmessaging",
+        "figures/openmessaging.md",
+        22,
+        ("benchmarks.openmessaging", "--out=OUT"),
+        {"openmessaging": _openmessaging},
+    )
     yield Figure(
         "prometheus",
         "figures/prometheus.md",

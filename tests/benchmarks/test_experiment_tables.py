@@ -139,6 +139,24 @@ def test_handover_and_rebalance() -> None:
     ]
 
 
+def test_openmessaging() -> None:
+    def run(worker: str, slow_ms: int, publish: float) -> dict[str, object]:
+        rates = {"publishRate": 2000.2, "consumeRate": 1999.6, "delay_p99_ms": 0.52}
+        publishing = {"publish_avg_ms": publish, "publish_p99_ms": 10 * publish}
+        latencies = {"end_to_end_avg_ms": 4.0, "end_to_end_p99_ms": 12.0}
+        asked = {"worker": worker, "rate": 2000, "slow_ms": slow_ms}
+        return {**asked, **rates, **publishing, **latencies}
+
+    found = [run("java", 0, 2.0), run("java", 0, 4.0), run("kafkaclient", 20, 5.0)]
+    assert rows("openmessaging", found) == [
+        ["all brokers alike", "2,000", "java", "2,000", "2,000", "3", "30", "0.52", "4", "12"],
+        [
+            *("a broker 20 ms late", "2,000", "kafkaclient", "2,000", "2,000"),
+            *("5", "50", "0.52", "4", "12"),
+        ],
+    ]
+
+
 def test_chaos() -> None:
     def result(client: str, resources: Resources | None = None, **counts: int) -> ClientResult:
         names = ("acked", "failed", "unresolved", "lost", "duplicated", "reordered")

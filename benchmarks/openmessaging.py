@@ -1,0 +1,216 @@
+"""The OpenMessaging Benchmark's own driver, with its worker in Java and with ours, in turns.
+
+    python -m benchmarks.openmessaging [--benchmark build/openmessaging] [--rates 2000,10000]
+                                       [--slow-ms 0,20] [--repeat 2] [--out FILE]
+
+``--benchmark`` is a checkout of https://github.com/openmessaging/benchmark, built in place (see
+docs/figures/openmessaging.md). Each run has new local brokers, one worker that produces and one
+that consumes, a topic with 12 partitions, records of 1 KB without key, a minute to warm up and a
+minute that counts. Both clients get the same options: those of the benchmark's
+``kafka-latency.yaml``. With ``--slow-ms`` the network in front of one broker takes so long.
+Latencies are the driver's, in milliseconds. Java's client is the one of the brokers' version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import write_results
+from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.testing.jars import JarCache, read_lock
+from kafkaclient.testing.jvm import find_java
+from kafkaclient.testing.settings import DEFAULT_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+KINDS = ("java", "kafkaclient")
+_BROKERS = 3
+_WORKERS = 2
+"""The first produces, the second consumes."""
+_START_S = 60.0
+_WORKLOAD = {
+    "name": "12 partitions, 1 KB",
+    "topics": 1,
+    "partitionsPerTopic": 12,
+    "keyDistributor": "NO_KEY",
+    "messageSize": 1024,
+    "useRandomizedPayloads": True,
+    "randomBytesRatio": 0.5,
+    "randomizedPayloadPoolSize": 100,
+    "subscriptionsPerTopic": 1,
+    "consumerPerSubscription": 1,
+    "producersPerTopic": 1,
+    "warmupDurationMinutes": 1,
+    "testDurationMinutes": 1,
+}
+_DRIVER = """name: Kafka
+driverClass: io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver
+replicationFactor: 3
+topicConfig: |
+  min.insync.replicas=2
+commonConfig: |
+  bootstrap.servers={bootstrap}
+producerConfig: |
+  acks=all
+  linger.ms=1
+  batch.size=131072
+consumerConfig: |
+  auto.offset.reset=earliest
+  enable.auto.commit=false
+  max.partition.fetch.bytes=10485760
+"""
+
+
+class Benchmark:
+    """A built checkout of the benchmark, and Java's client of the brokers' version before its."""
+
+    def __init__(self, checkout: Path) -> None:
+        kafka = JarCache().ensure(read_lock(DEFAULT_VERSION))
+        client = (jar for jar in kafka if jar.name.startswith("kafka-clients-"))
+        jars = [
+            *client,
+            *checkout.glob("*/target/*.jar"),
+            *sorted((checkout / "lib").glob("*.jar")),
+        ]
+        if not any(jar.name.startswith("benchmark-framework") for jar in jars):
+            raise SystemExit(
+                f"--benchmark {checkout}: there is no benchmark-framework-*.jar in its target "
+                "folders; docs/figures/openmessaging.md says how it is built"
+            )
+        self._java = [str(find_java().path), "-cp", ":".join(map(str, jars))]
+
+    def worker(self, kind: str, port: int) -> list[str]:
+        if kind == "kafkaclient":
+            return [sys.executable, "-m", "experiments.openmessaging", "--port", str(port)]
+        name = "io.openmessaging.benchmark.worker.BenchmarkWorker"
+        return [*self._java, name, "--port", str(port), "--stats-port", str(free_port())]
+
+    def driver(self, driver: Path, workers: Sequence[str], workload: Path, out: Path) -> list[str]:
+        name = "io.openmessaging.benchmark.Benchmark"
+        words = ("--drivers", str(driver), "--workers", ",".join(workers), "--output", str(out))
+        return [*self._java, name, *words, str(workload)]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+@asynccontextmanager
+async def _running(command: Sequence[str], log: Path) -> AsyncIterator[None]:
+    """The command as a process, until the end of the block."""
+    with log.open("wb") as written:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=written, stderr=written, start_new_session=True
+        )
+        try:
+            yield
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                await process.wait()
+
+
+async def _answers(url: str) -> None:
+    """Return once the worker does. Raises TimeoutError."""
+    async with asyncio.timeout(_START_S):
+        while True:
+            try:
+                await asyncio.to_thread(urllib.request.urlopen, f"{url}/counters-stats", timeout=5)
+            except (urllib.error.URLError, OSError):
+                await asyncio.sleep(0.3)
+            else:
+                return
+
+
+async def run(benchmark: Benchmark, kind: str, rate: int, slow_ms: int) -> dict[str, Any]:
+    """One run of the driver. Raises RuntimeError with its last words if it has no result."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        driver, workload, out = (folder / each for each in ("kafka.yaml", "load.yaml", "out.json"))
+        workload.write_text(json.dumps(_WORKLOAD | {"producerRate": rate}))  # JSON is YAML
+        ports = [free_port() for _ in range(_WORKERS)]
+        urls = [f"http://127.0.0.1:{port}" for port in ports]
+        async with AsyncExitStack() as stack:
+            cluster = LocalCluster(brokers=_BROKERS, long_lived=True)
+            await stack.enter_async_context(cluster)
+            await cluster.delay_produce(0, slow_ms / 1e3)
+            driver.write_text(_DRIVER.format(bootstrap=cluster.proxied_bootstrap))
+            for port in ports:
+                running = _running(benchmark.worker(kind, port), _log(folder, port))
+                await stack.enter_async_context(running)
+            await asyncio.gather(*map(_answers, urls))
+            process = await asyncio.create_subprocess_exec(
+                *benchmark.driver(driver, urls, workload, out),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            said, _ = await process.communicate()
+        if not out.exists():
+            logs = [said, *(_log(folder, port).read_bytes() for port in ports)]
+            tails = "\n".join(log.decode()[-1500:] for log in logs)
+            raise RuntimeError(f"{kind} at {rate}/s: the driver wrote no result:\n{tails}")
+        found = json.loads(out.read_text("utf-8"))
+    return {"worker": kind, "rate": rate, "slow_ms": slow_ms, **_figures(found)}
+
+
+def _log(folder: Path, port: int) -> Path:
+    return folder / f"worker-{port}.log"
+
+
+def _figures(result: dict[str, Any]) -> dict[str, float]:
+    """What is kept of the driver's result: means over its periods, and latencies of the minute."""
+    names = ("publishRate", "publishErrorRate", "consumeRate")
+    rates = {name: round(sum(result[name]) / len(result[name]), 1) for name in names}
+    latencies = {
+        f"{short}_{what}_ms": round(result[f"aggregated{long}Latency{of}"] / scale, 3)
+        for short, long, scale in (
+            ("publish", "Publish", 1),
+            ("delay", "PublishDelay", 1000),
+            ("end_to_end", "EndToEnd", 1),
+        )
+        for what, of in (("avg", "Avg"), ("p50", "50pct"), ("p99", "99pct"), ("p999", "999pct"))
+    }
+    return {**rates, "backlog": result["backlog"][-1], **latencies}
+
+
+async def measure(given: argparse.Namespace) -> list[dict[str, Any]]:
+    benchmark, found = Benchmark(given.benchmark.resolve()), []
+    for slow_ms in map(int, given.slow_ms.split(",")):
+        for rate in map(int, given.rates.split(",")):
+            for number in range(given.repeat):
+                for kind in KINDS if number % 2 == 0 else KINDS[::-1]:
+                    found.append(await run(benchmark, kind, rate, slow_ms))
+                    print(found[-1], file=sys.stderr)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--benchmark", type=Path, default=Path("build/openmessaging"))
+    parser.add_argument("--rates", default="2000,10000", help="records per second")
+    parser.add_argument("--slow-ms", default="0,20", help="of broker 0")
+    parser.add_argument("--repeat", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="a file for the results")
+    given = parser.parse_args()
+    write_results(asyncio.run(measure(given)), given.out)
+
+
+if __name__ == "__main__":
+    main()

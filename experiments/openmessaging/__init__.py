@@ -1,0 +1,1 @@
+"""A worker of the OpenMessaging Benchmark over this client."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from importlib.metadata import files
+from importlib.metadata import files, version
 from pathlib import Path
 
 import kafkaclient
@@ -18,9 +18,10 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def check_installation() -> None:
-    """Raises AssertionError if a source tree is imported."""
+    """Raises AssertionError if a source tree is imported, or the version is not the wheel's."""
     installed = {Path(str(file.locate())).resolve() for file in files("kafkaclient") or ()}
     assert Path(kafkaclient.__file__).resolve() in installed, f"{kafkaclient.__file__}: not a wheel"
+    assert kafkaclient.__version__ == version("kafkaclient"), kafkaclient.__version__
 
 
 async def send() -> None:

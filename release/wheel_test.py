@@ -18,6 +18,10 @@ import tarfile
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 WANTED = ("3.11", "3.12", "3.13", "3.14")
@@ -99,12 +103,23 @@ def find_pythons(wanted: list[str]) -> dict[str, Path]:
     return dict(sorted(versions.items()))
 
 
-def build_sdist(uv: str, folder: Path) -> Path:
+def build_sdist(uv: str, folder: Path, root: Path = ROOT) -> Path:
     """The one sdist of which all wheels are made."""
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([uv, "build", "--quiet", "--sdist", "--out-dir", folder, ROOT], check=True)
+    subprocess.run([uv, "build", "--quiet", "--sdist", "--out-dir", folder, root], check=True)
     (sdist,) = folder.glob("*.tar.gz")
     return sdist
+
+
+def build_wheel(uv: str, python: Path, source: Path, folder: Path, **variables: str) -> Path:
+    """A wheel of an sdist or of a source tree, built with more environment variables."""
+    subprocess.run(
+        [uv, "build", "--quiet", "--wheel", "--python", python, "--out-dir", folder, source],
+        env={**os.environ, **variables},
+        check=True,
+    )
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def test_tree(sdist: Path, folder: Path) -> Path:
@@ -131,31 +146,16 @@ def test_wheel(
     """Build, install and test one wheel. Raises CalledProcessError if a step does not end well."""
     shutil.rmtree(folder, ignore_errors=True)
     begun = time.monotonic()
-    subprocess.run(
-        [uv, "build", "--quiet", "--wheel", "--python", python, "--out-dir", folder, sdist],
-        check=True,
-    )
+    wheel = build_wheel(uv, python, sdist, folder)
     outcome.build_s = round(time.monotonic() - begun, 1)
-    (wheel,) = folder.glob("*.whl")
     outcome.wheel_mb = round(wheel.stat().st_size / 1e6, 2)
     if outcome.wheel_mb > LARGEST_MB:
         outcome.failed.append(f"the wheel has {outcome.wheel_mb} MB, not at most {LARGEST_MB}")
 
-    alone = environment(uv, python, folder / "alone")
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", alone, wheel], check=True)
-    listed = subprocess.run(
-        [uv, "pip", "list", "--python", alone, "--format", "json"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    outcome.core = [p["name"] for p in json.loads(listed.stdout) if p["name"] != "kafkaclient"]
-    if len(outcome.core) > MOST_PACKAGES:
-        outcome.failed.append(f"the core brings {', '.join(outcome.core)}")
-    smoke = [str(alone), "-I", str(tree / "release" / "smoke_test.py")]
-    done = subprocess.run(smoke, capture_output=True, text=True, check=False)
-    outcome.smoke = "sends" if done.returncode == 0 else "fails"
-    outcome.version = done.stdout.partition(":")[0]
-    if done.returncode:
-        outcome.failed.append(f"smoke test: {done.stderr[-300:]}")
+    outcome.core, said, failed = try_alone(uv, python, wheel, tree, folder / "alone")
+    outcome.smoke = "sends" if said else "fails"
+    outcome.version = said.partition(":")[0]
+    outcome.failed += failed
 
     full = environment(uv, python, folder / "full")
     pins = ["--require-hashes", "-r", str(tree / "constraints.txt")]
@@ -171,6 +171,28 @@ def test_wheel(
     if options.slice:
         paths = options.slice.split()
         outcome.brokers = pytest(outcome, full, tree, folder / "brokers.log", (*SLICE, *paths))
+
+
+def try_alone(
+    uv: str, python: Path, wheel: Path, tree: Path, folder: Path
+) -> tuple[list[str], str, list[str]]:
+    """Install a wheel without anything else, and send records.
+
+    Returns the packages that the wheel brings, what the smoke test prints, and what failed.
+    """
+    alone = environment(uv, python, folder)
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", alone, wheel], check=True)
+    listed = subprocess.run(
+        [uv, "pip", "list", "--python", alone, "--format", "json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    core = [p["name"] for p in json.loads(listed.stdout) if p["name"] != "kafkaclient"]
+    failed = [f"the core brings {', '.join(core)}"] if len(core) > MOST_PACKAGES else []
+    smoke = [str(alone), "-I", str(tree / "release" / "smoke_test.py")]
+    done = subprocess.run(smoke, capture_output=True, text=True, check=False)
+    if done.returncode:
+        failed.append(f"smoke test: {done.stderr[-300:]}")
+    return core, "" if done.returncode else done.stdout.strip(), failed
 
 
 def environment(uv: str, python: Path, folder: Path) -> Path:
@@ -224,6 +246,11 @@ def table(outcomes: list[Outcome]) -> str:
         )
         for o in outcomes
     ]
+    return markdown(head, rows)
+
+
+def markdown(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A Markdown table."""
     lines = [head, ("---",) * len(head), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 

@@ -1,4 +1,4 @@
-"""The compiled modules; everything else about the build is in pyproject.toml."""
+"""The compiled modules and PyPI's page; everything else about the build is in pyproject.toml."""
 
 import os
 import sys
@@ -14,9 +14,7 @@ from setuptools.errors import CompileError, PlatformError
 TOOLS = run_path("release/extensions.py")
 ROOT = Path(TOOLS["ROOT"])
 SOURCES = TOOLS["sources"]()
-# Cython's own types of functions and classes, in one extension instead of in each, where they would
-# be a tenth of the size. This extension has no source: Cython writes its C.
-SHARED = "kafkaclient._cython"
+SHARED = TOOLS["SHARED"]
 # Two thirds of the time of -O2, for 1 to 2 % more instructions a record.
 OPTIMIZE = ["-O1", "-finline-small-functions"]
 # Debug information would be nine tenths of a wheel. CFLAGS=-g keeps it (`make sanitize`).
@@ -80,7 +78,12 @@ for left in Path("kafkaclient").rglob("*.so") if COMPILE else ():
     if ".".join([*left.parent.parts, left.name.partition(".")[0]]) not in {*SOURCES, SHARED}:
         left.unlink()
 
+# A build of the extensions alone also works in a tree without README.md.
+PAGE = "" if "build_ext" in sys.argv else run_path("release/readme.py")["for_pypi"]()
+
 setup(
+    long_description=PAGE,
+    long_description_content_type="text/markdown",
     ext_modules=extensions() if COMPILE else [],
     cmdclass={"build_ext": BuildExtensions},
 )

@@ -161,10 +161,21 @@ constraints: ## pin the newest versions that pyproject.toml allows
 	$(COMPILE) --group quix pyproject.toml -o integration/neighbours/quix.txt
 	$(COMPILE) --group moto pyproject.toml -o integration/neighbours/moto.txt
 	$(COMPILE) --group kerberos pyproject.toml -o integration/neighbours/kerberos.txt
+	$(COMPILE) --group release -o release/tools.txt
 	for v in 4.0 4.1 4.2 4.3; do $(COMPILE) --extra spark --group spark$$(echo $$v | tr -d .) pyproject.toml -o integration/neighbours/spark-$$v.txt; done
 
 wheel-test: $(STAMP) ## sdist, wheels and their tests on every Python there; PYTHONS="python3.13 /path/python3" WHEEL_TEST="--unit tests/wire ..."
 	$(BIN)/python -m release.wheel_test --uv $(BIN)/uv $(WHEEL_TEST)
+
+TOOLS := build/release/tools
+
+$(TOOLS)/.installed: $(STAMP) release/tools.txt
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(TOOLS)
+	$(BIN)/uv pip install --quiet --python $(TOOLS) --require-hashes -r release/tools.txt
+	touch $@
+
+release-check: $(STAMP) $(TOOLS)/.installed ## what a release uploads: built from a commit, checked, tried; TAG=v0.1.0
+	$(BIN)/python -m release.dry_run --uv $(BIN)/uv --tools $(TOOLS)/bin "$(or $(TAG),HEAD)"
 
 OLDEST := build/oldest
 
@@ -198,4 +209,4 @@ extras: $(STAMP) ## the table of extras in docs/reference/extras.md: what each b
 clean: ## remove what was built
 	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
-.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit full peers kerberos kerberos-chaos slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak figures dashboard-pictures constraints wheel-test oldest newest types extras clean
+.PHONY: help install build keywords docs docs-serve demo test check mypy lint unit full peers kerberos kerberos-chaos slice integration compose-test aiokafka-tests sanitize bench bench-spark fuzz chaos streams-chaos consumer-chaos spark-chaos soak figures dashboard-pictures constraints wheel-test release-check oldest newest types extras clean

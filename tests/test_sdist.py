@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from release.file_lists import MADE
+
 pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[1]
-MADE = ("PKG-INFO", "setup.cfg", "kafkaclient.egg-info/")
 OTHERS = {".html", ".json", ".lock", ".properties", ".yml"}
 """What a wheel has besides Python and compiled modules: templates, a dashboard, alert rules."""
 

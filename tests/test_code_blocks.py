@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 OPTIONS = {name for each in ProducerConfig.OPTIONS.values() for name in each.spellings}
-OF_A_SHELL = {"curl", "export", "grep", "kill", "opentelemetry-instrument", "printf", "seq"} | {
+OF_A_SHELL = {"cibuildwheel", "curl", "export", "git", "grep", "kill"} | {
+    "opentelemetry-instrument",
+    "printf",
+    "seq",
+    "twine",
     "until",
     "wc",
 }

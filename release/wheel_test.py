@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 WANTED = ("3.11", "3.12", "3.13", "3.14")
 PACKAGES = ("kafkaclient", "pyspark_kafkaclient", "pytest_kafkaclient", "setup.py", "MANIFEST.in")
-LARGEST_MB = 3.7  # two thirds of it are extensions; with debug information it has ten times as much
+LARGEST_MB = 3.9
+"""gcc 12 makes 3.6 and gcc 16 3.8, two thirds of it extensions; with debug information ten times as
+much."""
 MOST_PACKAGES = 4
 PYTEST = ("-q", "-n", "3", "--max-worker-restart=0", "-p", "no:cacheprovider")
 OF_THE_SOURCES = ("tests/docsite", "tests/test_docs.py", "tests/test_extensions.py")

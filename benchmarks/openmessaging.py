@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
 KINDS = ("java", "kafkaclient")
+_ROOT = Path(__file__).parent.parent
 _BROKERS = 3
 _WORKERS = 2
 """The first produces, the second consumes."""
@@ -115,8 +116,9 @@ async def _running(command: Sequence[str], log: Path) -> AsyncIterator[None]:
     """The command as a process, until the end of the block."""
     with log.open("wb") as written:
         process = await asyncio.create_subprocess_exec(
-            *command, stdout=written, stderr=written, start_new_session=True
-        )
+            *command, stdout=written, stderr=written, start_new_session=True,
+            cwd=log.parent, env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        )  # fmt: skip
         try:
             yield
         finally:
@@ -158,6 +160,7 @@ async def run(benchmark: Benchmark, kind: str, rate: int, slow_ms: int) -> dict[
                 *benchmark.driver(driver, urls, workload, out),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
+                cwd=folder,  # it leaves a log there
             )
             said, _ = await process.communicate()
         if not out.exists():

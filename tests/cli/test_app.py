@@ -255,7 +255,8 @@ def test_ctrl_c_at_the_start_finds_nothing_to_import_outside_of_main() -> None:
         text=True,
         env={**os.environ, "PYTHONPATH": str(root)},
     )
-    assert set(done.stdout.split()) <= {"__future__", "errno", "kafkaclient", "kafkaclient.cli"}
+    frozen = {"__future__", "errno", "io"}  # io: Python 3.14 has no use for it before
+    assert set(done.stdout.split()) <= {*frozen, "kafkaclient", "kafkaclient.cli"}
 
 
 @pytest.mark.parametrize("name", _COMMANDS)

@@ -1,6 +1,6 @@
 """The OpenMessaging Benchmark's own driver, with its worker in Java and with ours, in turns.
 
-    python -m benchmarks.openmessaging [--benchmark build/openmessaging] [--rates 2000,10000]
+    python -m benchmarks.openmessaging [--benchmark build/openmessaging] [--rates 5000]
                                        [--slow-ms 0,20] [--repeat 2] [--out FILE]
 
 ``--benchmark`` is a checkout of https://github.com/openmessaging/benchmark, built in place (see
@@ -207,7 +207,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--benchmark", type=Path, default=Path("build/openmessaging"))
-    parser.add_argument("--rates", default="2000,10000", help="records per second")
+    parser.add_argument("--rates", default="5000", help="records per second")
     parser.add_argument("--slow-ms", default="0,20", help="of broker 0")
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--out", type=Path, help="a file for the results")

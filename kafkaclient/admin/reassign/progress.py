@@ -252,7 +252,7 @@ def _reason(
         return f"it has no leader: none of its replicas ({nodes}) can lead it"
     for node in (view.leader, *sorted(new)):
         if node in reading.silent:
-            return f"broker {node} does not answer: {reading.silent[node]}"
+            return f"broker {node} does not say how far it is: {reading.silent[node]}"
     waiting = sorted(new - frozenset(view.isr))
     if waiting and all(node in stalled for node in waiting):
         return stalled[waiting[0]]

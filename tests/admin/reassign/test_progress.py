@@ -97,7 +97,7 @@ def test_no_leader() -> None:
 
 def test_a_broker_that_does_not_answer() -> None:
     reading = replace(START, silent={2: "its disks can't be looked at: error 56 in /d1"})
-    assert "broker 2 does not answer: its disks" in (stuck(Tracker(), reading) or "")
+    assert "broker 2 does not say how far it is: its disks" in (stuck(Tracker(), reading) or "")
 
 
 def test_a_deleted_topic() -> None:

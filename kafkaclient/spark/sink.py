@@ -11,11 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafkaclient.errors import (
     AuthorizationError,
@@ -24,6 +20,11 @@ from kafkaclient.errors import (
     MetadataTimeoutError,
     UnknownTopicError,
 )
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # PySpark 4.0: KafkaDataSource refuses streams, and only batches are written
+    DataSourceStreamArrowWriter = DataSourceArrowWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -161,6 +161,16 @@ def _spark_wide(found: Any) -> str:
     return aligned(("", "seconds", "Python workers, MB", "JVM, MB"), rows)
 
 
+_triggers = rows_table(
+    {
+        "source": lambda run: "spark-sql-kafka" if run["client"] == "kafka" else run["client"],
+        "partitions": "{partitions:,}",
+        "triggers": "{triggers}",
+        "planning, ms": "{planning_ms:,}",
+        "at most": "{planning_most_ms:,}",
+        "a trigger with its rows, s": lambda run: f"{run['trigger_ms'] / 1000:.0f}",
+    }
+)
 _word_count = rows_table(
     {
         "client": lambda found: _COUNTERS.get(found["client"], found["client"]),
@@ -196,4 +206,10 @@ CAMPAIGNS = (
         lambda found: _word_count(found["medians"]),
     ),
     Digest("spark-wide", "figures/spark.md", ("spark-wide",), _spark_wide),
+    Digest(
+        "spark-triggers",
+        "figures/spark.md",
+        ("spark-wide",),
+        lambda found: _triggers(found["triggers"]),
+    ),
 )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 OPTIONS = {name for each in ProducerConfig.OPTIONS.values() for name in each.spellings}
-OF_A_SHELL = {"cibuildwheel", "curl", "export", "git", "grep", "kill"} | {
+OF_A_SHELL = {"cibuildwheel", "curl", "export", "git", "grep", "kill", "mvn"} | {
     "opentelemetry-instrument",
     "printf",
     "seq",

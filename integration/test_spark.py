@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,26 @@ async def test_words_in_windows(
     finally:
         names["query"].stop()
     assert {row[0]: row[1] for row in found} == {"to": 2, "be": 2, "or": 1, "not": 1}
+
+
+@pytest.mark.full
+async def test_rows_of_fifty_megabytes(spark, spark_options, topic, create_topic):
+    """Above the usual limits of topics, producers and fetches. Read with a reader's own limits."""
+    await create_topic(topic, 2, config={"max.message.bytes": "60000000"})
+    sizes = {"a": 50_000_000, "b": 10, "c": 50_000_000}
+    frame = spark.createDataFrame(list(sizes.items()), "key string, size int").selectExpr(
+        "key", "cast(repeat(key, size) as binary) value"
+    )
+    writer = frame.coalesce(1).write.format("kafkaclient").mode("append")
+    larger = {"kafka.max.request.size": "60000000", "kafka.buffer.memory": "120000000"}
+    writer.options(**spark_options, **larger, topic=topic).save()
+    reader = spark.read.format("kafkaclient").options(**spark_options, subscribe=topic)
+    found = reader.load().selectExpr("cast(key as string) k", "length(value) n", "md5(value) sum")
+    expected = [
+        (key, size, hashlib.md5(key.encode() * size, usedforsecurity=False).hexdigest())
+        for key, size in sizes.items()
+    ]
+    assert rows_of(found, "k", "n", "sum") == expected
 
 
 async def test_written_by_spark_read_by_aiokafka(

@@ -161,6 +161,15 @@ def _spark_wide(found: Any) -> str:
     return aligned(("", "seconds", "Python workers, MB", "JVM, MB"), rows)
 
 
+_at_once = rows_table(
+    {
+        "source": lambda run: "spark-sql-kafka" if run["client"] == "kafka" else run["client"],
+        "rows/s": lambda run: f"{round(run['offered_per_s'], -4):,.0f}",
+        "copied": lambda run: f"{run['copied']:,} of {run['rows']:,}",
+        "p50, s": lambda run: f"{run['p50_ms'] / 1000:.2f}",
+        "p99, s": lambda run: f"{run['p99_ms'] / 1000:.2f}",
+    }
+)
 _triggers = rows_table(
     {
         "source": lambda run: "spark-sql-kafka" if run["client"] == "kafka" else run["client"],
@@ -204,6 +213,12 @@ CAMPAIGNS = (
         "concepts/stream-processors.md",
         ("word-count",),
         lambda found: _word_count(found["medians"]),
+    ),
+    Digest(
+        "spark-at-once",
+        "figures/spark.md",
+        ("spark-at-once",),
+        lambda found: _at_once(run for run in found["runs"] if run["job"] == "stream"),
     ),
     Digest("spark-wide", "figures/spark.md", ("spark-wide",), _spark_wide),
     Digest(

@@ -36,7 +36,6 @@ _WARM_UP_ROUNDS = 3
 _MEASURED_S = 60
 _WARM_UP_S = 45  # a stream's first batch, what has come meanwhile, and the JVM's compiler
 _AFTERWARDS_S = 15
-_TRIGGER_S = 1
 _OFFER_EVERY_S = 0.02
 _ROW_BYTES = 100
 _FIRST_ROWS = 5_000
@@ -49,7 +48,7 @@ async def _first_batch(bootstrap: str, worker: Worker, out: Path) -> dict[str, A
     async with temporary_topics(bootstrap, source, copied):
         async with Producer(bootstrap) as producer:
             await producer.send_many(source, [bytes(_ROW_BYTES)] * _FIRST_ROWS)
-        await worker.tell(**_copy_job(bootstrap, source, copied, out, 1))
+        await worker.tell(**_copy_job(bootstrap, source, copied, out, 1, 1))
         await worker.answer()
         done = await worker.answer()
     run = {"client": worker.connector, "job": "first", "rows": _FIRST_ROWS}
@@ -59,7 +58,7 @@ async def _first_batch(bootstrap: str, worker: Worker, out: Path) -> dict[str, A
 
 
 def _copy_job(
-    bootstrap: str, source: str, copied: str, out: Path, seconds: float
+    bootstrap: str, source: str, copied: str, out: Path, seconds: float, trigger_s: int
 ) -> dict[str, Any]:
     """``seconds`` count from the end of the first batch."""
     return {
@@ -68,7 +67,7 @@ def _copy_job(
         "to": copied,
         "options": at(bootstrap),
         "checkpoint": str((out / f"checkpoint-{source}-{time.time_ns()}").resolve()),
-        "trigger": f"{_TRIGGER_S} second",
+        "trigger": f"{trigger_s} seconds",
         "seconds": seconds,
     }
 
@@ -97,12 +96,15 @@ async def _batches(
     return runs
 
 
-async def _stream(bootstrap: str, worker: Worker, rate: int, out: Path) -> dict[str, Any]:
+async def _stream(
+    bootstrap: str, worker: Worker, rate: int, out: Path, trigger_s: int
+) -> dict[str, Any]:
     """Records arrive at ``rate`` and a query copies them; timed by brokers' clocks alone."""
     source, copied = f"in-{worker.connector}-{rate}", f"out-{worker.connector}-{rate}"
     seconds = _WARM_UP_S + _MEASURED_S
     async with temporary_topics(bootstrap, source, copied):
-        await worker.tell(**_copy_job(bootstrap, source, copied, out, seconds + _AFTERWARDS_S))
+        job = _copy_job(bootstrap, source, copied, out, seconds + _AFTERWARDS_S, trigger_s)
+        await worker.tell(**job)
         await worker.answer()
         began = time.time()
         await _offer(bootstrap, source, rate, seconds)
@@ -167,7 +169,7 @@ async def _main(given: argparse.Namespace) -> dict[str, Any]:
             runs += await _batches(bootstrap, workers, given.rows, given.repeat, reading)
         for rate in filter(None, given.rate):
             for worker in workers if rate == given.rate[0] else workers[:1]:
-                runs.append(await _stream(bootstrap, worker, rate, given.out))
+                runs.append(await _stream(bootstrap, worker, rate, given.out, given.trigger))
         spark = {worker.connector: worker.spark for worker in workers}
     return {
         "machine": machine_facts(),
@@ -216,6 +218,9 @@ def main() -> None:
         nargs="*",
         default=[100_000, 200_000],
         help="rows/s of the streams; the peer has the first only (100,000 and 200,000)",
+    )
+    parser.add_argument(
+        "--trigger", type=int, default=1, help="seconds of the streams' trigger (1)"
     )
     setting: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME=VALUE"}
     parser.add_argument("--setting", **setting, help="of the Spark with kafkaclient")

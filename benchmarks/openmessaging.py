@@ -18,7 +18,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 import tempfile
 import urllib.error
@@ -28,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import write_results
+from kafkaclient.testing.broker import free_ports
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.testing.jars import JarCache, read_lock
 from kafkaclient.testing.jvm import find_java
@@ -57,7 +57,7 @@ _WORKLOAD = {
     "warmupDurationMinutes": 1,
     "testDurationMinutes": 1,
 }
-_DRIVER = """name: Kafka
+DRIVER = """name: Kafka
 driverClass: io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver
 replicationFactor: 3
 topicConfig: |
@@ -97,18 +97,12 @@ class Benchmark:
         if kind == "kafkaclient":
             return [sys.executable, "-m", "experiments.openmessaging", "--port", str(port)]
         name = "io.openmessaging.benchmark.worker.BenchmarkWorker"
-        return [*self._java, name, "--port", str(port), "--stats-port", str(free_port())]
+        return [*self._java, name, "--port", str(port), "--stats-port", str(*free_ports(1))]
 
     def driver(self, driver: Path, workers: Sequence[str], workload: Path, out: Path) -> list[str]:
         name = "io.openmessaging.benchmark.Benchmark"
         words = ("--drivers", str(driver), "--workers", ",".join(workers), "--output", str(out))
         return [*self._java, name, *words, str(workload)]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 @asynccontextmanager
@@ -145,13 +139,13 @@ async def run(benchmark: Benchmark, kind: str, rate: int, slow_ms: int) -> dict[
         folder = Path(name)
         driver, workload, out = (folder / each for each in ("kafka.yaml", "load.yaml", "out.json"))
         workload.write_text(json.dumps(_WORKLOAD | {"producerRate": rate}))  # JSON is YAML
-        ports = [free_port() for _ in range(_WORKERS)]
+        ports = free_ports(_WORKERS)
         urls = [f"http://127.0.0.1:{port}" for port in ports]
         async with AsyncExitStack() as stack:
             cluster = LocalCluster(brokers=_BROKERS, long_lived=True)
             await stack.enter_async_context(cluster)
             await cluster.delay_produce(0, slow_ms / 1e3)
-            driver.write_text(_DRIVER.format(bootstrap=cluster.proxied_bootstrap))
+            driver.write_text(DRIVER.format(bootstrap=cluster.proxied_bootstrap))
             for port in ports:
                 running = _running(benchmark.worker(kind, port), _log(folder, port))
                 await stack.enter_async_context(running)

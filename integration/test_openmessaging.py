@@ -13,6 +13,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from hdrh.histogram import HdrHistogram
 
+from benchmarks.openmessaging import DRIVER
 from experiments.openmessaging.__main__ import application
 from experiments.openmessaging.worker import Worker
 
@@ -22,23 +23,6 @@ if TYPE_CHECKING:
     from kafkaclient.testing.cluster import ClusterHandle
 
 pytestmark = [pytest.mark.local_cluster, pytest.mark.timeout(120)]
-
-DRIVER = """name: Kafka
-driverClass: io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver
-replicationFactor: 1
-topicConfig: |
-  min.insync.replicas=1
-commonConfig: |
-  bootstrap.servers={bootstrap}
-producerConfig: |
-  acks=all
-  linger.ms=1
-  batch.size=131072
-consumerConfig: |
-  auto.offset.reset=earliest
-  enable.auto.commit=false
-  max.partition.fetch.bytes=10485760
-"""
 
 
 @pytest.fixture

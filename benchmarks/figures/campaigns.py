@@ -161,9 +161,13 @@ def _spark_wide(found: Any) -> str:
     return aligned(("", "seconds", "Python workers, MB", "JVM, MB"), rows)
 
 
+def _source(run: Any) -> str:
+    return "spark-sql-kafka" if run["client"] == "kafka" else "kafkaclient"
+
+
 _at_once = rows_table(
     {
-        "source": lambda run: "spark-sql-kafka" if run["client"] == "kafka" else run["client"],
+        "source": _source,
         "rows/s": lambda run: f"{round(run['offered_per_s'], -4):,.0f}",
         "copied": lambda run: f"{run['copied']:,} of {run['rows']:,}",
         "p50, s": lambda run: f"{run['p50_ms'] / 1000:.2f}",
@@ -172,7 +176,7 @@ _at_once = rows_table(
 )
 _triggers = rows_table(
     {
-        "source": lambda run: "spark-sql-kafka" if run["client"] == "kafka" else run["client"],
+        "source": _source,
         "partitions": "{partitions:,}",
         "triggers": "{triggers}",
         "planning, ms": "{planning_ms:,}",

@@ -74,7 +74,7 @@ class WorkerStats:
         self._period["messageSendErrors"] += 1
 
     def received(self, count: int, nbytes: int, us: int) -> None:
-        """Records of one timestamp were read so many microseconds after it."""
+        """``count`` records were read ``us`` microseconds after their timestamp."""
         self._period["messagesReceived"] += count
         self._period["bytesReceived"] += nbytes
         if us > 0:
@@ -114,7 +114,7 @@ class WorkerStats:
             each.clear()
 
     def reset(self) -> None:
-        """Begin anew, for the next load."""
+        """Forget all figures: the next load begins."""
         self.clear_latencies()
         self._period.clear()
         self._total.clear()

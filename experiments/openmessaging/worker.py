@@ -22,7 +22,7 @@ from kafkaclient.admin import Admin, NewTopic
 from kafkaclient.errors import BufferFullError, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.reader.batch import FetchedBatch
@@ -151,11 +151,9 @@ class Worker:
                     self.stats.failed()
                     log.warning("a record was not taken: %s", error)
                 else:
-                    delivery.add_done_callback(self._answered(len(value), intended, started))
+                    answered = partial(self._count, len(value), intended, started)
+                    delivery.add_done_callback(answered)
             await asyncio.sleep(0)
-
-    def _answered(self, nbytes: int, intended: float, started: float) -> Callable[[Delivery], None]:
-        return partial(self._count, nbytes, intended, started)
 
     def _count(self, nbytes: int, intended: float, started: float, delivery: Delivery) -> None:
         if (error := delivery.exception()) is None:

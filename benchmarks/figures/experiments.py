@@ -269,7 +269,7 @@ _CAMPAIGNS = {
     ),
     "chaos-drop-in": (4, "--seconds=90", "--api=aiokafka"),
     "chaos-outage": (4, "--seconds=90", "--outage=30"),
-    "chaos-soak": (40, "--seconds=1800", "--rate=20000", "--producers=1"),
+    "chaos-soak": (20, "--seconds=900", "--rate=20000", "--producers=1"),
 }
 _WRONG = ("lost", "duplicated", "reordered", "misplaced", "unexpected")
 

@@ -50,34 +50,43 @@ def port_range(ephemeral: str | None = None) -> range:
     return range(_LOWEST, end) if end >= _LOWEST + 1000 else range(_LOWEST, _EPHEMERAL_START)
 
 
-def free_ports(count: int, chooser: random.Random | None = None) -> list[int]:
+def free_ports(
+    count: int, chooser: random.Random | None = None, hold: contextlib.ExitStack | None = None
+) -> list[int]:
     """Distinct random ports on 127.0.0.1 without a listener.
 
-    The choice is random, so that clusters that start at the same time choose different ports. The
-    caller must still handle a port that another process binds first.
+    The choice is random, so that clusters that start at the same time choose different ports. On
+    Linux no other process chooses them until ``hold`` is closed, and listeners with SO_REUSEADDR,
+    as those of Java and asyncio, can bind them meanwhile, again and again. Without it, the caller
+    must handle a port that another process binds first.
     """
     candidates = list(port_range())
     (chooser or random.SystemRandom()).shuffle(candidates)
     ports: list[int] = []
-    for port in candidates:
-        if _is_free(port):
-            ports.append(port)
-        if len(ports) == count:
-            return ports
+    with contextlib.ExitStack() as probes:
+        for port in candidates:
+            probe = probes.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # now it is chosen
+                ports.append(port)
+            if len(ports) == count:
+                if hold is not None and sys.platform == "linux":
+                    hold.enter_context(probes.pop_all())
+                return ports
     raise LocalClusterError(f"there are fewer than {count} free ports on {HOST} in {port_range()}")
 
 
 def ports_from(first: int, count: int) -> list[int] | None:
     """``first`` and the ports after it; None if another process listens on one of them."""
     ports = list(range(first, first + count))
-    return ports if all(_is_free(port, after_use=True) for port in ports) else None
+    return ports if all(map(_is_free, ports)) else None
 
 
-def _is_free(port: int, *, after_use: bool = False) -> bool:
-    """``after_use``: a port is free even if connections to an ended listener are in TIME_WAIT."""
+def _is_free(port: int) -> bool:
+    """Whether nobody listens. Connections to an ended listener may still be in TIME_WAIT."""
     with socket.socket() as probe:
-        if after_use:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except OSError:

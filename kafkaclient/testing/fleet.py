@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import shutil
 import tempfile
@@ -72,6 +73,7 @@ class Fleet:
         self._say = say
         self._cluster_id = new_uuid()
         self._first_port = spec.port
+        self._held = contextlib.ExitStack()  # keeps the ports of stopped brokers from others
         self._ports: list[Ports] = []
         self._secured: list[Secured | None] = []
         self._brokers: list[FleetBroker] = []
@@ -115,7 +117,8 @@ class Fleet:
     async def _try_start(self, deadline: float) -> None:
         spec = self._spec
         secure = spec.secure_listeners
-        numbers = iter(free_ports((len(Ports._fields) + len(secure)) * spec.brokers))
+        count = (len(Ports._fields) + len(secure)) * spec.brokers
+        numbers = iter(free_ports(count, hold=self._held))
         self._ports = [Ports(*(next(numbers) for _ in Ports._fields)) for _ in range(spec.brokers)]
         if self._first_port is not None:
             if fixed := ports_from(self._first_port, spec.brokers):
@@ -207,6 +210,7 @@ class Fleet:
         await asyncio.gather(*(broker.kill() for broker in self._brokers))
         for proxy in self._proxies:
             await proxy.close()
+        self._held.close()
 
     @property
     def _recording(self) -> Path:

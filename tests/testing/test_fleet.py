@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import socket
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -106,6 +108,19 @@ async def test_brokers_come_and_go(make: Callable[..., Fleet]) -> None:
     await fleet.restart_broker(1, wait=True, timeout_s=TIMEOUT_S)
     assert states(fleet) == ["running", "running"]
     assert [broker["port"] for broker in fleet.describe()["brokers"]] == ports
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ports are held on Linux only")
+async def test_nobody_takes_the_port_of_a_stopped_broker(make: Callable[..., Fleet]) -> None:
+    fleet = make(2)
+    await fleet.start(TIMEOUT_S)
+    await fleet.broker(0).kill()
+    port = fleet.describe()["brokers"][0]["port"]
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", port))
+    await fleet.stop()
+    with socket.create_server(("127.0.0.1", port)):
+        pass
 
 
 async def test_heal(make: Callable[..., Fleet]) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
+import sys
+
+import pytest
 
 from kafkaclient.testing.broker import free_ports, port_range, ports_from
 
@@ -29,6 +33,21 @@ def test_a_taken_port_is_passed_over() -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", first))
         assert first not in free_ports(5, random.Random(7))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ports are held on Linux only")
+def test_held_ports_are_chosen_by_nobody_else_and_can_be_listened_on_again_and_again() -> None:
+    with contextlib.ExitStack() as hold:
+        (held,) = free_ports(1, random.Random(7), hold)
+        for _ in range(2):
+            assert held not in free_ports(5, random.Random(7))
+            with socket.create_server(("127.0.0.1", held)) as server:  # with SO_REUSEADDR
+                with socket.create_connection(server.getsockname()):
+                    accepted, _ = server.accept()
+                accepted.close()  # after the client: no TIME_WAIT on this side
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", held))
+    assert held in free_ports(1, random.Random(7))
 
 
 def test_ports_from_a_port_are_those_after_it_unless_one_is_in_use() -> None:

@@ -262,14 +262,13 @@ def _openmessaging(found: Any) -> str:
 
 _CAMPAIGNS = {
     "chaos": (13, "--seconds=600"),
-    "chaos-unkeyed": (13, "--seconds=600", "--brokers=5", "--kinds=unkeyed"),
+    "chaos-unkeyed": (7, "--seconds=300", "--brokers=5", "--kinds=unkeyed"),
     "chaos-peers": (
         *(6, "--seconds=180", "--brokers=5", "--kinds=unkeyed,keyed", "--rate=1500"),
         "--peers=confluent,java",
     ),
     "chaos-drop-in": (4, "--seconds=90", "--api=aiokafka"),
     "chaos-outage": (4, "--seconds=90", "--outage=30"),
-    "chaos-soak": (20, "--seconds=900", "--rate=20000", "--producers=1"),
 }
 _WRONG = ("lost", "duplicated", "reordered", "misplaced", "unexpected")
 

@@ -37,9 +37,8 @@ class BuildExtensions(build_ext):
             super().run()
         except (CompileError, PlatformError) as error:
             sys.exit(
-                f"kafkaclient needs a wheel or a C compiler, which failed: {error}. There are "
-                "wheels for CPython 3.11 to 3.14 on Linux and macOS; pip takes one if it is new "
-                "enough for the platform's tag (pip install --upgrade pip)"
+                f"kafkaclient needs a C compiler, which failed: {error}. Or install a wheel that "
+                "was built for this Python and system: docs/get-started/install.md"
             )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_RELEASED = "There is no release on PyPI yet."
+FROM_A_CLONE = "In a clone of this repository, with a C compiler:"
 # As PyPI checks the metadata of an upload.
 METADATA = """
 import sys
@@ -129,6 +130,8 @@ def before_release(tree: Path, tag: str) -> list[str]:
         missing.append(f"changelog.md has no heading '## {tag.removeprefix('v')} - YYYY-MM-DD'")
     if NOT_RELEASED in (tree / "docs/get-started/install.md").read_text("utf-8"):
         missing.append(f"install.md says: {NOT_RELEASED}")
+    if FROM_A_CLONE in (tree / "README.md").read_text("utf-8"):
+        missing.append(f"README.md says: {FROM_A_CLONE}")
     if dead := readme.relative_links(readme.for_pypi(tree)):
         missing.append(
             f"{len(dead)} links of README.md are dead on PyPI: set project.urls.Repository"

@@ -66,7 +66,7 @@ def test_what_is_compiled_is_of_todays_sources(project: Path) -> None:
 def test_an_install_without_a_compiler_says_what_it_needs(project: Path) -> None:
     done = build(project, CC="/nonexistent/compiler")
     assert done.returncode != 0
-    assert "kafkaclient needs a wheel or a C compiler" in done.stderr
+    assert "kafkaclient needs a C compiler" in done.stderr
 
 
 @pytest.mark.full

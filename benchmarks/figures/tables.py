@@ -394,7 +394,8 @@ def _peers(slow: Any, stalled: Any, produce: Any, consume: Any) -> str:
             *(f"{late[client]:.1f}" if client in late else "" for client in clients),
         ),
         (
-            "one of three brokers takes nothing, with keys: records/s for the others, of 2,000",
+            "one of three brokers takes nothing, with keys, a task for each record: records/s for "
+            "the others, of 2,000",
             *("" if rate is None else f"{rate:,.0f}" for rate in others),
         ),
         (

@@ -70,6 +70,11 @@ def test_a_tag_is_the_version(tree: Path) -> None:
             "install.md says: There is no release on PyPI yet.",
         ),
         (
+            "README.md",
+            f"{dry_run.FROM_A_CLONE}\n",
+            f"README.md says: {dry_run.FROM_A_CLONE}",
+        ),
+        (
             "pyproject.toml",
             '[project]\nversion = "1.2.0"\n',
             "1 links of README.md are dead on PyPI: set project.urls.Repository",

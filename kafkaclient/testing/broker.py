@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _LOWEST = 20_000  # the first port to choose from
 _EPHEMERAL_START = 32_768  # the first port for outgoing connections, by Linux's default
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_CONNECTIONS = Path("/proc/net/tcp")
+_TIME_WAIT = "06"  # in its fourth column
 
 
 def port_range(ephemeral: str | None = None) -> range:
@@ -65,33 +67,52 @@ def free_ports(
     ports: list[int] = []
     with contextlib.ExitStack() as probes:
         for port in candidates:
-            probe = probes.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                probe.bind((HOST, port))
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # now it is chosen
+            if _bound(probes.enter_context(socket.socket()), port):
                 ports.append(port)
             if len(ports) == count:
-                if hold is not None and sys.platform == "linux":
-                    hold.enter_context(probes.pop_all())
+                _keep(probes, hold)
                 return ports
     raise LocalClusterError(f"there are fewer than {count} free ports on {HOST} in {port_range()}")
 
 
-def ports_from(first: int, count: int) -> list[int] | None:
-    """``first`` and the ports after it; None if another process listens on one of them."""
+def ports_from(
+    first: int, count: int, hold: contextlib.ExitStack | None = None
+) -> list[int] | None:
+    """``first`` and the ports after it; None if another process has one of them. ``hold`` is that
+    of :func:`free_ports`. Connections to an ended listener may still be in TIME_WAIT."""
     ports = list(range(first, first + count))
-    return ports if all(map(_is_free, ports)) else None
+    with contextlib.ExitStack() as probes:
+        for port in ports:
+            probe = probes.enter_context(socket.socket())
+            if not _bound(probe, port):
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if not (_in_time_wait(port) and _bound(probe, port)):
+                    return None
+        _keep(probes, hold)
+    return ports
 
 
-def _is_free(port: int) -> bool:
-    """Whether nobody listens. Connections to an ended listener may still be in TIME_WAIT."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
+def _bound(probe: socket.socket, port: int) -> bool:
+    with contextlib.suppress(OSError):
+        probe.bind((HOST, port))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # others may listen from now on
         return True
+    return False
+
+
+def _keep(probes: contextlib.ExitStack, hold: contextlib.ExitStack | None) -> None:
+    if hold is not None and sys.platform == "linux":
+        hold.enter_context(probes.pop_all())
+
+
+def _in_time_wait(port: int) -> bool:
+    """Whether that, and not another socket, can explain why the port cannot be bound."""
+    try:
+        lines = _CONNECTIONS.read_text("ascii").splitlines()[1:]
+    except OSError:
+        return True  # no Linux: nobody holds ports
+    states = {(line.split()[1].rpartition(":")[2], line.split()[3]) for line in lines}
+    return (f"{port:04X}", _TIME_WAIT) in states
 
 
 # --- Requests from a broker the members of its cluster --------------------------------------------

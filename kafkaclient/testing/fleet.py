@@ -74,6 +74,7 @@ class Fleet:
         self._cluster_id = new_uuid()
         self._first_port = spec.port
         self._held = contextlib.ExitStack()  # keeps the ports of stopped brokers from others
+        self._holds = True
         self._ports: list[Ports] = []
         self._secured: list[Secured | None] = []
         self._brokers: list[FleetBroker] = []
@@ -95,6 +96,8 @@ class Fleet:
                 if attempt == _PORT_ATTEMPTS:
                     raise self._brokers[0].start_error() from None
                 self._first_port = None
+                # perhaps nobody can listen beside a held port here: the last attempt holds none
+                self._holds = attempt < _PORT_ATTEMPTS - 1
                 self._say("another process uses a chosen port: starting again with other ports")
             except BaseException:
                 await self._end_all()
@@ -118,10 +121,11 @@ class Fleet:
         spec = self._spec
         secure = spec.secure_listeners
         count = (len(Ports._fields) + len(secure)) * spec.brokers
-        numbers = iter(free_ports(count, hold=self._held))
+        hold = self._held if self._holds else None
+        numbers = iter(free_ports(count, hold=hold))
         self._ports = [Ports(*(next(numbers) for _ in Ports._fields)) for _ in range(spec.brokers)]
         if self._first_port is not None:
-            if fixed := ports_from(self._first_port, spec.brokers):
+            if fixed := ports_from(self._first_port, spec.brokers, hold):
                 pairs = zip(self._ports, fixed, strict=True)
                 self._ports = [ports._replace(direct=direct) for ports, direct in pairs]
             else:
@@ -207,10 +211,10 @@ class Fleet:
         _install(first.log_dir / self._checkpoint, self._template)
 
     async def _end_all(self) -> None:
-        await asyncio.gather(*(broker.kill() for broker in self._brokers))
-        for proxy in self._proxies:
-            await proxy.close()
-        self._held.close()
+        with self._held:
+            await asyncio.gather(*(broker.kill() for broker in self._brokers))
+            for proxy in self._proxies:
+                await proxy.close()
 
     @property
     def _recording(self) -> Path:

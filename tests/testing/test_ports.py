@@ -38,16 +38,34 @@ def test_a_taken_port_is_passed_over() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="ports are held on Linux only")
 def test_held_ports_are_chosen_by_nobody_else_and_can_be_listened_on_again_and_again() -> None:
     with contextlib.ExitStack() as hold:
-        (held,) = free_ports(1, random.Random(7), hold)
+        (held,) = free_ports(1, random.Random(8), hold)
         for _ in range(2):
-            assert held not in free_ports(5, random.Random(7))
+            assert held not in free_ports(5, random.Random(8))
+            assert ports_from(held, 1) is None
             with socket.create_server(("127.0.0.1", held)) as server:  # with SO_REUSEADDR
                 with socket.create_connection(server.getsockname()):
                     accepted, _ = server.accept()
                 accepted.close()  # after the client: no TIME_WAIT on this side
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", held))
-    assert held in free_ports(1, random.Random(7))
+    assert held in free_ports(1, random.Random(8))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ports are held on Linux only")
+def test_fixed_ports_are_held_too_also_if_connections_to_them_are_in_time_wait() -> None:
+    first = next(port for port in port_range() if ports_from(port, 2))
+    listener = socket.create_server(("127.0.0.1", first))
+    with listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        accepted.close()  # before the client: this side is in TIME_WAIT
+    with contextlib.ExitStack() as hold:
+        assert ports_from(first, 2, hold) == [first, first + 1]
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", first + 1))
+        with socket.create_server(("127.0.0.1", first)):
+            assert ports_from(first, 2) is None
+        assert ports_from(first + 1, 1) is None
+    assert ports_from(first, 2) == [first, first + 1]
 
 
 def test_ports_from_a_port_are_those_after_it_unless_one_is_in_use() -> None:

@@ -7,8 +7,9 @@
 docs/figures/openmessaging.md). Each run has new local brokers, one worker that produces and one
 that consumes, a topic with 12 partitions, records of 1 KB without key, a minute to warm up and a
 minute that counts. Both clients get the same options: those of the benchmark's
-``kafka-latency.yaml``. With ``--slow-ms`` the network in front of one broker takes so long.
-Latencies are the driver's, in milliseconds. Java's client is the one of the brokers' version.
+``kafka-latency.yaml``, but the clients commit, not the workers, which do so differently. With
+``--slow-ms`` the network in front of one broker takes so long. Latencies are the driver's, in
+milliseconds. Java's client is the one of the brokers' version.
 """
 
 from __future__ import annotations
@@ -17,17 +18,16 @@ import argparse
 import asyncio
 import json
 import os
-import signal
 import sys
 import tempfile
 import urllib.error
 import urllib.request
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import write_results
-from kafkaclient.testing.broker import free_ports
+from kafkaclient.testing.broker import dies_with_parent, free_ports
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.testing.jars import JarCache, read_lock
 from kafkaclient.testing.jvm import find_java
@@ -42,6 +42,9 @@ _BROKERS = 3
 _WORKERS = 2
 """The first produces, the second consumes."""
 _START_S = 60.0
+_DRIVER_S = 300.0
+_KEPT_UP = 0.95
+"""Of the rate that was asked for: a run below it is no result."""
 _WORKLOAD = {
     "name": "12 partitions, 1 KB",
     "topics": 1,
@@ -70,7 +73,7 @@ producerConfig: |
   batch.size=131072
 consumerConfig: |
   auto.offset.reset=earliest
-  enable.auto.commit=false
+  enable.auto.commit=true
   max.partition.fetch.bytes=10485760
 """
 
@@ -106,18 +109,18 @@ class Benchmark:
 
 
 @asynccontextmanager
-async def _running(command: Sequence[str], log: Path) -> AsyncIterator[None]:
+async def _running(command: Sequence[str], log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """The command as a process, until the end of the block."""
     with log.open("wb") as written:
         process = await asyncio.create_subprocess_exec(
-            *command, stdout=written, stderr=written, start_new_session=True,
+            *command, stdout=written, stderr=written, preexec_fn=dies_with_parent(),
             cwd=log.parent, env={**os.environ, "PYTHONPATH": str(_ROOT)},
         )  # fmt: skip
         try:
-            yield
+            yield process
         finally:
             if process.returncode is None:
-                os.killpg(process.pid, signal.SIGTERM)
+                process.kill()
                 await process.wait()
 
 
@@ -139,34 +142,39 @@ async def run(benchmark: Benchmark, kind: str, rate: int, slow_ms: int) -> dict[
         folder = Path(name)
         driver, workload, out = (folder / each for each in ("kafka.yaml", "load.yaml", "out.json"))
         workload.write_text(json.dumps(_WORKLOAD | {"producerRate": rate}))  # JSON is YAML
-        ports = free_ports(_WORKERS)
-        urls = [f"http://127.0.0.1:{port}" for port in ports]
-        async with AsyncExitStack() as stack:
-            cluster = LocalCluster(brokers=_BROKERS, long_lived=True)
-            await stack.enter_async_context(cluster)
-            await cluster.delay_produce(0, slow_ms / 1e3)
-            driver.write_text(DRIVER.format(bootstrap=cluster.proxied_bootstrap))
-            for port in ports:
-                running = _running(benchmark.worker(kind, port), _log(folder, port))
-                await stack.enter_async_context(running)
-            await asyncio.gather(*map(_answers, urls))
-            process = await asyncio.create_subprocess_exec(
-                *benchmark.driver(driver, urls, workload, out),
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                cwd=folder,  # it leaves a log there
-            )
-            said, _ = await process.communicate()
-        if not out.exists():
-            logs = [said, *(_log(folder, port).read_bytes() for port in ports)]
-            tails = "\n".join(log.decode()[-1500:] for log in logs)
-            raise RuntimeError(f"{kind} at {rate}/s: the driver wrote no result:\n{tails}")
-        found = json.loads(out.read_text("utf-8"))
-    return {"worker": kind, "rate": rate, "slow_ms": slow_ms, **_figures(found)}
+        try:
+            async with AsyncExitStack() as stack:
+                cluster = LocalCluster(brokers=_BROKERS, long_lived=True)
+                await stack.enter_async_context(cluster)
+                bootstrap = cluster.bootstrap
+                if slow_ms:
+                    await cluster.delay_produce(0, slow_ms / 1e3)
+                    bootstrap = cluster.proxied_bootstrap
+                driver.write_text(DRIVER.format(bootstrap=bootstrap))
+                ports = free_ports(_WORKERS, hold=stack.enter_context(ExitStack()))
+                urls = [f"http://127.0.0.1:{port}" for port in ports]
+                for port in ports:
+                    running = _running(benchmark.worker(kind, port), folder / f"worker-{port}.log")
+                    await stack.enter_async_context(running)
+                await asyncio.gather(*map(_answers, urls))
+                command = benchmark.driver(driver, urls, workload, out)
+                process = await stack.enter_async_context(_running(command, folder / "driver.log"))
+                async with asyncio.timeout(_DRIVER_S):
+                    await process.wait()
+            found = json.loads(out.read_text("utf-8"))
+        except (OSError, TimeoutError) as error:
+            said = _last_words(folder)
+            raise RuntimeError(f"{kind} at {rate}/s: no result ({error!r}):\n{said}") from error
+    figures = _figures(found)
+    slower = min(figures["publishRate"], figures["consumeRate"])
+    if figures["publishErrorRate"] or slower < rate * _KEPT_UP:
+        raise RuntimeError(f"{kind} did not keep up at {rate}/s, or records failed: {figures}")
+    return {"worker": kind, "rate": rate, "slow_ms": slow_ms, **figures}
 
 
-def _log(folder: Path, port: int) -> Path:
-    return folder / f"worker-{port}.log"
+def _last_words(folder: Path) -> str:
+    logs = (log.read_text("utf-8", "replace") for log in sorted(folder.glob("*.log")))
+    return "\n".join(log[-1500:] for log in logs)
 
 
 def _figures(result: dict[str, Any]) -> dict[str, float]:
@@ -185,7 +193,7 @@ def _figures(result: dict[str, Any]) -> dict[str, float]:
     return {**rates, "backlog": result["backlog"][-1], **latencies}
 
 
-async def measure(given: argparse.Namespace) -> list[dict[str, Any]]:
+async def measure(given: argparse.Namespace) -> None:
     benchmark, found = Benchmark(given.benchmark.resolve()), []
     for slow_ms in map(int, given.slow_ms.split(",")):
         for rate in map(int, given.rates.split(",")):
@@ -193,7 +201,10 @@ async def measure(given: argparse.Namespace) -> list[dict[str, Any]]:
                 for kind in KINDS if number % 2 == 0 else KINDS[::-1]:
                     found.append(await run(benchmark, kind, rate, slow_ms))
                     print(found[-1], file=sys.stderr)
-    return found
+                    if given.out is not None:
+                        write_results(found, given.out)
+    if given.out is None:
+        write_results(found, None)
 
 
 def main() -> None:
@@ -206,7 +217,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2)
     parser.add_argument("--out", type=Path, help="a file for the results")
     given = parser.parse_args()
-    write_results(asyncio.run(measure(given)), given.out)
+    asyncio.run(measure(given))
 
 
 if __name__ == "__main__":

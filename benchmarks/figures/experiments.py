@@ -261,7 +261,7 @@ def _openmessaging(found: Any) -> str:
 
 
 _CAMPAIGNS = {
-    "chaos": (13, "--seconds=600"),
+    "chaos": (7, "--seconds=300"),
     "chaos-unkeyed": (7, "--seconds=300", "--brokers=5", "--kinds=unkeyed"),
     "chaos-peers": (
         *(6, "--seconds=180", "--brokers=5", "--kinds=unkeyed,keyed", "--rate=1500"),

@@ -13,6 +13,8 @@ _MINUTE_US = 60_000_000
 _HALF_DAY_US = 12 * 60 * _MINUTE_US
 _DIGITS = 3
 """Java's worker has 5. Such a histogram takes 0.1 s to make here, in which no record is sent."""
+_BITS = 11
+"""As many leading bits of a value does a histogram with three digits tell apart."""
 
 
 class _Latencies:
@@ -24,7 +26,9 @@ class _Latencies:
         self._all: Counter[int] = Counter()
 
     def add(self, us: int, count: int = 1) -> None:
-        self._period[min(us, self._most_us)] += count
+        us = min(us, self._most_us)
+        equal = max(0, us.bit_length() - _BITS)  # so that few values are kept, and recorded later
+        self._period[us >> equal << equal] += count
 
     def period(self) -> str:
         """Those since the last call. Their histogram is made here, not when they are measured."""

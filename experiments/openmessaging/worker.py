@@ -32,6 +32,8 @@ __all__ = ["Worker"]
 _TURN = 100
 """Records that are sent before other tasks have a turn."""
 _KEYS = 10_000
+_TIMER_S = 0.001
+"""The event loop's shortest timer: uvloop does not wait at all for less than half of it."""
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +99,7 @@ class Worker:
         """Send a record with each producer, without waiting for it."""
         for producer, topic in self._producers:
             delivery = await producer.send(topic, bytes(10), key=b"key")
-            delivery.add_done_callback(lambda _: self.stats.probed())
+            delivery.add_done_callback(self._probed)
 
     def start_load(self, payloads: Sequence[str], rate: float, keys: str) -> None:
         """Send the payloads (base64) again and again with all producers, at one rate together."""
@@ -132,13 +134,21 @@ class Worker:
         self._tasks.add(task)
         task.add_done_callback(_tell)
 
+    def _probed(self, delivery: Delivery) -> None:
+        if (error := delivery.exception()) is None:
+            self.stats.probed()
+        else:
+            log.warning("a probe failed: %s", error)
+
     async def _send(self, values: list[bytes], keys: Iterator[bytes | None]) -> None:
+        if not self._producers:  # those are on other workers
+            return
         clients = cycle(self._producers)
         while True:
             for _ in range(_TURN):
                 intended = self._rate.take()
-                if (early := intended - time.perf_counter()) > 0:
-                    await asyncio.sleep(early)
+                while (early := intended - time.perf_counter()) > 0:  # noqa: ASYNC110 - a time
+                    await asyncio.sleep(max(early, _TIMER_S))
                 producer, topic = next(clients)
                 value, key = random.choice(values), next(keys)
                 started = time.perf_counter()
@@ -165,12 +175,20 @@ class Worker:
     async def _consume(self, consumer: Consumer) -> None:
         """Read, and commit what was read without waiting for it, as the driver for Java does."""
         committing: asyncio.Task[None] | None = None
-        own_commits = self._options["consumer"].get("enable.auto.commit", "true") == "false"
-        async for batch in consumer.batches():
-            self._received(batch)
-            if own_commits and (committing is None or committing.done()):
-                committing = asyncio.create_task(_committed(consumer))
-            await self._flowing.wait()
+        given = self._options["consumer"].get("enable.auto.commit", "false")
+        own_commits = given.lower() != "true"
+        while True:
+            try:
+                async for batch in consumer.batches():
+                    self._received(batch)
+                    if own_commits and (committing is None or committing.done()):
+                        committing = asyncio.create_task(_committed(consumer))
+                    await self._flowing.wait()
+            except KafkaError as error:
+                log.warning("records could not be read: %s", error)
+                await asyncio.sleep(1)
+            else:
+                return
 
     def _received(self, batch: FetchedBatch) -> None:
         now = time.time() * 1e3
@@ -184,11 +202,13 @@ class _Rate:
 
     def __init__(self, per_s: float) -> None:
         self._interval_s = 1 / per_s
-        self._start = time.perf_counter()
+        self._start: float | None = None
         self._numbers = count()
 
     def take(self) -> float:
         """When the next record is due, by ``time.perf_counter()``."""
+        if self._start is None:
+            self._start = time.perf_counter()
         return self._start + next(self._numbers) * self._interval_s
 
 

@@ -16,12 +16,12 @@ def stats() -> WorkerStats:
     return stats
 
 
-def test_latencies_come_back_to_the_microsecond(stats: WorkerStats) -> None:
+def test_latencies_come_back_with_three_digits(stats: WorkerStats) -> None:
     found = stats.period()
     publish = HdrHistogram.decode(found["publishLatency"])
     assert publish.get_total_count() == 100
-    assert publish.get_value_at_percentile(50) == 50_000
-    assert publish.get_max_value() == 100_000
+    assert publish.get_value_at_percentile(50) == pytest.approx(50_000, rel=1e-3)
+    assert publish.get_max_value() == pytest.approx(100_000, rel=1e-3)
     assert HdrHistogram.decode(found["publishDelayLatency"]).get_value_at_percentile(99) == 1_000
     assert HdrHistogram.decode(found["endToEndLatency"]).get_total_count() == 0
 
@@ -47,7 +47,7 @@ def test_a_latency_beyond_the_histogram_counts_as_its_largest() -> None:
     stats = WorkerStats()
     stats.sent(1, intended=0.0, started=0.0, now=100.0)
     found = HdrHistogram.decode(stats.period()["publishLatency"])
-    assert found.get_value_at_percentile(100) == pytest.approx(60e6, rel=1e-4)
+    assert found.get_value_at_percentile(100) == pytest.approx(60e6, rel=1e-3)
 
 
 def test_records_read_before_their_timestamp_have_no_latency() -> None:

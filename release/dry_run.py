@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 NOT_RELEASED = "There is no release on PyPI yet."
 FROM_A_CLONE = "In a clone of this repository, with a C compiler:"
+# A source tree there would be tried, not the wheel; others would compile it another way.
+_CHANGES_WHEELS = ("PYTHONPATH", "CFLAGS", "KAFKACLIENT_PROFILE", "KAFKACLIENT_COMPILE")
 # As PyPI checks the metadata of an upload.
 METADATA = """
 import sys
@@ -68,7 +70,8 @@ def main() -> int:
     parser.add_argument("--uv", default=shutil.which("uv") or "uv")
     parser.add_argument("--tools", type=Path, required=True, help="programs of release/tools.txt")
     options = parser.parse_args()
-    os.environ.pop("PYTHONPATH", None)  # a source tree there would be tried, not the wheel
+    for name in _CHANGES_WHEELS:
+        os.environ.pop(name, None)
     out, uv, commit = options.out.resolve(), str(Path(options.uv).resolve()), options.commit
     tools, python, report = options.tools.resolve(), Path(sys.executable), Report()
     tree, short = export(commit, out)
@@ -106,7 +109,7 @@ def main() -> int:
 def export(commit: str, out: Path) -> tuple[Path, str]:
     """The files of a commit in an empty folder, and the commit's short name."""
     tree = out / "tree"
-    for folder in tree, out / "plain", out / "alone":
+    for folder in tree, out / "dist", out / "plain", out / "alone":
         shutil.rmtree(folder, ignore_errors=True)
     tree.mkdir(parents=True)
     archive = out / "tree.tar"

@@ -76,7 +76,8 @@ def main() -> int:
     tools, python, report = options.tools.resolve(), Path(sys.executable), Report()
     tree, short = export(commit, out)
     version = tomllib.loads((tree / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    is_tag = re.match(r"v\d", commit) is not None
+    named = ["git", "rev-parse", "--verify", "--quiet", f"refs/tags/{commit}"]
+    is_tag = subprocess.run(named, cwd=ROOT, capture_output=True, check=False).returncode == 0
     missing = before_release(tree, commit if is_tag else f"v{version}")
     if is_tag:
         report.add(commit, missing, "version, changelog, install page, links of README.md")

@@ -180,7 +180,7 @@ def measure_memory() -> float:
         return sum(
             trace.size
             for trace in traces
-            if not any("/testing/" in frame.filename for frame in trace.traceback)
+            if not any("/testing/fake/" in frame.filename for frame in trace.traceback)
             and any("/kafkaclient/" in frame.filename for frame in trace.traceback)
         )
 

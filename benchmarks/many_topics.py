@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import tracemalloc
 from itertools import islice
 from pathlib import Path
 from time import thread_time
@@ -28,7 +27,7 @@ from kafkaclient.testing.fake.connection import FakeConnection
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CallbackCpu", "LoadResult", "main", "measure_load", "measure_memory", "measure_move"]
+__all__ = ["CallbackCpu", "LoadResult", "main", "measure_load", "measure_move"]
 
 BROKERS = 50
 TOPICS = 1000
@@ -163,30 +162,6 @@ def measure_load(topics: int, seconds: float, **options: Any) -> LoadResult:
     return run_virtual(load())
 
 
-def measure_memory() -> float:
-    """Bytes for each partition that has been sent to and has nothing queued."""
-
-    async def hold() -> int:
-        fake, names = _cluster(TOPICS)
-        async with Producer(fake.bootstrap, dialer=fake) as producer:
-            await _warm(producer, names[:1])
-            gc.collect()
-            tracemalloc.start(12)
-            await _warm(producer, names)
-            await asyncio.sleep(5)
-            gc.collect()
-            traces = tracemalloc.take_snapshot().traces
-            tracemalloc.stop()
-        return sum(
-            trace.size
-            for trace in traces
-            if not any("/testing/fake/" in frame.filename for frame in trace.traceback)
-            and any("/kafkaclient/" in frame.filename for frame in trace.traceback)
-        )
-
-    return run_virtual(hold()) / (TOPICS * PARTITIONS)
-
-
 def measure_move() -> tuple[float, float]:
     """The longest callback, in milliseconds: with the load alone, and while all leaders move."""
 
@@ -234,7 +209,6 @@ def main() -> None:
             for topics, load in ((TOPICS, many), (1, one))
         ],
         "longest_callback_ms": {"load": round(alone_ms, 1), "leaders move": round(moved_ms, 1)},
-        "bytes_per_partition": round(measure_memory()),
     }
     write_results(found, given.out)
 

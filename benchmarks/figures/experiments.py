@@ -163,7 +163,6 @@ def _many_topics(found: Any) -> str:
     ]
     rows += [
         ("times the CPU of one topic", number(many["us_per_batch"] / one["us_per_batch"]), "1"),
-        ("bytes of memory for each partition", number(found["bytes_per_partition"]), ""),
         ("longest callback of the event loop, ms", number(calls["load"]), ""),
         ("the same while all leaders move, ms", number(calls["leaders move"]), ""),
     ]
@@ -356,8 +355,8 @@ def _all() -> Iterator[Figure]:
     yield experiment(
         "partition-limits",
         "figures/partition-limits.md",
-        15,
-        ("partition-limits",),
+        8,
+        ("partition-limits", "--partitions=10,1000,5000"),
         _partition_limits,
     )
     yield experiment(

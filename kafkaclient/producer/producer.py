@@ -159,8 +159,8 @@ class Producer(DirectAppend, BulkApi[Key_contra, Value_contra], TransactionApi, 
 
         Raises:
             BootstrapError: no bootstrap server answered within ``max.block.ms`` (if that is 0,
-                within ``request.timeout.ms``), or all of them refused connections, or had names
-                that cannot be resolved, for ``bootstrap.connect.timeout.ms`` (10 s).
+                within ``request.timeout.ms``) or ``bootstrap.connect.timeout.ms`` (10 s), if that
+                is longer; or all of them refused connections, or had unknown names, for the latter.
             TransactionTimeoutError: the transaction coordinator did not give a producer id within
                 the same time.
             BrokerError: the coordinator refused to give a producer id.

@@ -355,8 +355,8 @@ def _all() -> Iterator[Figure]:
     yield experiment(
         "partition-limits",
         "figures/partition-limits.md",
-        8,
-        ("partition-limits", "--partitions=10,1000,5000"),
+        5,
+        ("partition-limits", "--partitions=10,1000"),
         _partition_limits,
     )
     yield experiment(
@@ -399,8 +399,8 @@ def _all() -> Iterator[Figure]:
     yield Figure(
         "report",
         "figures/report.md",
-        10,
-        ("benchmarks.report_time", "--out=OUT"),
+        4,
+        ("benchmarks.report_time", "--scale=0.1", "--out=OUT"),
         {"report": _report},
     )
     yield Figure(

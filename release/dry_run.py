@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 NOT_RELEASED = "There is no release on PyPI yet."
 FROM_A_CLONE = "In a clone of this repository, with a C compiler:"
-# A source tree there would be tried, not the wheel; others would compile it another way.
+# What a page says until the first release.
+_UNTIL_RELEASED = {"docs/get-started/install.md": NOT_RELEASED, "README.md": FROM_A_CLONE}
+# With PYTHONPATH a source tree would be tried, not the wheel. The others change the compilation.
 _CHANGES_WHEELS = ("PYTHONPATH", "CFLAGS", "KAFKACLIENT_PROFILE", "KAFKACLIENT_COMPILE")
 # As PyPI checks the metadata of an upload.
 METADATA = """
@@ -132,10 +134,11 @@ def before_release(tree: Path, tag: str) -> list[str]:
     heading = rf"^## {re.escape(tag.removeprefix('v'))} - \d{{4}}-\d\d-\d\d$"
     if not re.search(heading, (tree / "docs/project/changelog.md").read_text("utf-8"), re.M):
         missing.append(f"changelog.md has no heading '## {tag.removeprefix('v')} - YYYY-MM-DD'")
-    if NOT_RELEASED in (tree / "docs/get-started/install.md").read_text("utf-8"):
-        missing.append(f"install.md says: {NOT_RELEASED}")
-    if FROM_A_CLONE in (tree / "README.md").read_text("utf-8"):
-        missing.append(f"README.md says: {FROM_A_CLONE}")
+    missing += [
+        f"{Path(page).name} says: {sentence}"
+        for page, sentence in _UNTIL_RELEASED.items()
+        if sentence in (tree / page).read_text("utf-8")
+    ]
     if dead := readme.relative_links(readme.for_pypi(tree)):
         missing.append(
             f"{len(dead)} links of README.md are dead on PyPI: set project.urls.Repository"

@@ -14,7 +14,7 @@ _HALF_DAY_US = 12 * 60 * _MINUTE_US
 _DIGITS = 3
 """Java's worker has 5. Such a histogram takes 0.1 s to make here, in which no record is sent."""
 _BITS = 11
-"""As many leading bits of a value does a histogram with three digits tell apart."""
+"""A histogram with three digits tells values apart by so many leading bits."""
 
 
 class _Latencies:
@@ -27,8 +27,8 @@ class _Latencies:
 
     def add(self, us: int, count: int = 1) -> None:
         us = min(us, self._most_us)
-        equal = max(0, us.bit_length() - _BITS)  # so that few values are kept, and recorded later
-        self._period[us >> equal << equal] += count
+        same = max(0, us.bit_length() - _BITS)  # the bits that the histogram ignores: fewer values
+        self._period[us >> same << same] += count
 
     def period(self) -> str:
         """Those since the last call. Their histogram is made here, not when they are measured."""

@@ -141,7 +141,7 @@ class Worker:
             log.warning("a probe failed: %s", error)
 
     async def _send(self, values: list[bytes], keys: Iterator[bytes | None]) -> None:
-        if not self._producers:  # those are on other workers
+        if not self._producers:  # other workers have them
             return
         clients = cycle(self._producers)
         while True:

@@ -120,8 +120,9 @@ class Consumer(ObservationMixin, Generic[Key_co, Value_co]):
         """Connect to the cluster, and begin to join the group.
 
         Raises:
-            BootstrapError: no bootstrap server answered within ``max.block.ms``, or all refused
-                connections for ``bootstrap.connect.timeout.ms``.
+            BootstrapError: no bootstrap server answered within ``max.block.ms`` or
+                ``bootstrap.connect.timeout.ms``, if that is longer; or all of them refused
+                connections for the latter.
             AuthenticationError: a broker and this client could not authenticate.
             ConfigError: a certificate or key cannot be read.
             ConsumerStateError: the consumer was started before.

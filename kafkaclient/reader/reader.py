@@ -85,8 +85,9 @@ class Reader:
         """Connect to the cluster.
 
         Raises:
-            BootstrapError: no bootstrap server answered within ``max.block.ms``, or all refused
-                connections for ``bootstrap.connect.timeout.ms``.
+            BootstrapError: no bootstrap server answered within ``max.block.ms`` or
+                ``bootstrap.connect.timeout.ms``, if that is longer; or all of them refused
+                connections for the latter.
             AuthenticationError: a broker and this client could not authenticate; at once, or if
                 the broker refuses the login at the third attempt.
             ConfigError: a certificate or key cannot be read.

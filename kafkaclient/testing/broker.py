@@ -110,7 +110,7 @@ def _in_time_wait(port: int) -> bool:
     try:
         lines = _CONNECTIONS.read_text("ascii").splitlines()[1:]
     except OSError:
-        return True  # no Linux: nobody holds ports
+        return True  # not on Linux, where alone ports are held
     states = {(line.split()[1].rpartition(":")[2], line.split()[3]) for line in lines}
     return (f"{port:04X}", _TIME_WAIT) in states
 

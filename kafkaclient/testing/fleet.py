@@ -96,7 +96,7 @@ class Fleet:
                 if attempt == _PORT_ATTEMPTS:
                     raise self._brokers[0].start_error() from None
                 self._first_port = None
-                # perhaps nobody can listen beside a held port here: the last attempt holds none
+                # Some systems may let no broker listen on a held port: the last attempt holds none.
                 self._holds = attempt < _PORT_ATTEMPTS - 1
                 self._say("another process uses a chosen port: starting again with other ports")
             except BaseException:
